@@ -21,6 +21,7 @@ from ..core.retention.staleness import MAX_DATA_EXTENSION
 from ..storage.files.best_effort import log_failures
 from .archiving.archives import Archives
 from .change_streams.change_stream_verbs import ChangeStreamVerbs
+from .change_streams.partition_verbs import PartitionVerbs
 from .consumption.stream_consumption import StreamConsumption
 from .parts import Parts
 from .reading.stream_reading import StreamReading
@@ -78,6 +79,10 @@ def _archives(engine: Engine) -> Archives:
 
 def _change_streams(engine: Engine) -> ChangeStreamVerbs:
     return engine._parts.change_streams
+
+
+def _partitions(engine: Engine) -> PartitionVerbs:
+    return engine._parts.partitions
 
 
 def _verification(engine: Engine) -> TargetVerification:
@@ -340,16 +345,18 @@ class Engine:
     verify_target = _delegate(TargetVerification.verify_target, _verification)
 
     create_change_stream = _delegate(ChangeStreamVerbs.create_change_stream, _change_streams)
+    alter_change_stream = _delegate(ChangeStreamVerbs.alter_change_stream, _change_streams)
     drop_change_stream = _delegate(ChangeStreamVerbs.drop_change_stream, _change_streams)
     list_change_streams = _delegate(ChangeStreamVerbs.list_change_streams, _change_streams)
     advance_change_stream = _delegate(ChangeStreamVerbs.advance_change_stream, _change_streams)
     split_partition = _delegate(ChangeStreamVerbs.split_partition, _change_streams)
     merge_partitions = _delegate(ChangeStreamVerbs.merge_partitions, _change_streams)
     read_change_stream = _delegate(ChangeStreamVerbs.read_change_stream, _change_streams)
-    list_partitions = _delegate(ChangeStreamVerbs.list_partitions, _change_streams)
-    consume_partition = _delegate(ChangeStreamVerbs.consume_partition, _change_streams)
-    process_partition = _delegate(ChangeStreamVerbs.process_partition, _change_streams)
-    settle_partitions = _delegate(ChangeStreamVerbs.settle_partitions, _change_streams)
+    list_partitions = _delegate(PartitionVerbs.list_partitions, _partitions)
+    consume_partition = _delegate(PartitionVerbs.consume_partition, _partitions)
+    process_partition = _delegate(PartitionVerbs.process_partition, _partitions)
+    settle_partitions = _delegate(PartitionVerbs.settle_partitions, _partitions)
+    query_change_stream = _delegate(ChangeStreamVerbs.query_change_stream, _change_streams)
     change_records = _delegate(ChangeStreamVerbs.change_records, _change_streams)
 
     create_upsert_table = _delegate(UpsertAdministration.create_upsert_table, _upserts)

@@ -163,7 +163,7 @@ class Parts:
             self.catalog.drop_stream,
         )
 
-        self.change_streams = change_stream_verbs(
+        self.change_streams, self.partitions = change_stream_verbs(
             spark,
             state,
             files,

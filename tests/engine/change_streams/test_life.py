@@ -83,7 +83,7 @@ def test_replaced_change_stream_begins_anew_and_refuses_old_tokens(lab: ChangeSt
     assert sources(lab) == {second.tables[0].stream}
 
 
-def test_dropped_change_stream_leaves_nothing_behind(lab: ChangeStreamLab) -> None:
+def test_dropped_change_stream_leaves_nothing(lab: ChangeStreamLab) -> None:
     stream = lab.create(BY_ID)
     lab.advance()
     lab.engine.drop_change_stream("cs")
@@ -214,3 +214,54 @@ def test_history_of_a_source_that_was_cut_off_is_reported(lab: ChangeStreamLab) 
     with pytest.raises(CdcError, match="version 2 was cleaned up") as error:
         lab.advance()
     assert error.value.subject == "change stream cs"
+
+
+def test_altered_settings_hold_for_later_commits(lab: ChangeStreamLab) -> None:
+    lab.create(BY_ID)
+    lab.sql("UPDATE {src} SET n = 11 WHERE id = 1")
+    altered = lab.engine.alter_change_stream(
+        "cs", value_capture_type="NEW_ROW", exclude_insert=True, retention_period="2d", comment="c"
+    )
+    lab.sql("UPDATE {src} SET n = 12 WHERE id = 1", "INSERT INTO {src} VALUES (3, 'c', 30)")
+    lab.advance()
+
+    assert (altered.settings.retention, altered.comment) == (timedelta(days=2), "c")
+    assert lab.mods() == [
+        ("UPDATE", {"id": "1"}, {"n": "11"}, {"n": "10"}),
+        ("UPDATE", {"id": "1"}, {"v": "a", "n": "12"}, {}),
+    ]
+    kinds = [row.value_capture_type for row in lab.records()]
+    assert kinds == ["OLD_AND_NEW_VALUES", "NEW_ROW"]
+
+
+def test_altered_change_stream_watches_other_tables_and_columns(lab: ChangeStreamLab) -> None:
+    lab.make("other", "id INT, v STRING", properties="'delta.enableRowTracking' = 'true'")
+    first = lab.create(BY_ID)
+    watched = {lab.path("src"): Watch(["id"], ["v"]), lab.path("other"): Watch(["id"])}
+    lab.sql("UPDATE {src} SET n = 11 WHERE id = 1", "INSERT INTO {other} VALUES (1, 'x')")
+    lab.engine.alter_change_stream("cs", tables=watched)
+    lab.sql("UPDATE {src} SET n = 12 WHERE id = 1", "INSERT INTO {other} VALUES (2, 'y')")
+    lab.advance()
+
+    assert [mod[:2] for mod in lab.mods()] == [("UPDATE", {"id": "1"}), ("INSERT", {"id": "2"})]
+    altered = lab.engine.alter_change_stream("cs", tables={lab.path("other"): Watch(["id"])})
+    lab.sql("INSERT INTO {src} VALUES (9, 'z', 1)")
+    lab.advance()
+    assert len(lab.mods()) == 2
+    assert sources(lab) == {table.stream for table in altered.tables}
+    assert first.tables[0].stream not in sources(lab)
+    with pytest.raises(InvalidRequest, match="by another key"):
+        lab.engine.alter_change_stream("cs", tables={lab.path("other"): Watch(["v"])})
+
+
+def test_capture_that_duplicate_keys_stopped_goes_on_after_an_alteration(
+    lab: ChangeStreamLab,
+) -> None:
+    lab.create(BY_ID)
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30), (4, 'x', 1), (4, 'y', 2)")
+    with pytest.raises(InvalidRequest, match="with the same key"):
+        lab.advance()
+    lab.engine.alter_change_stream("cs", on_duplicate_key="quarantine")
+    lab.advance()
+
+    assert [mod[1] for mod in lab.mods()] == [{"id": "3"}]

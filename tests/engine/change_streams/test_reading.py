@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from change_stream_lab import ChangeStreamLab, children, moment, next_moment
+from change_stream_lab import ChangeStreamLab, children, elements, moment, next_moment
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
@@ -192,3 +192,19 @@ def test_long_transaction_has_records_of_a_thousand_rows(lab: ChangeStreamLab) -
     assert lasts == [False, False, True]
     keys = {mod["keys"] for row in rows for mod in row.mods}
     assert len(keys) == 2500
+
+
+def test_query_in_sql_returns_what_the_call_returns(lab: ChangeStreamLab) -> None:
+    stream = lab.create(BY_ID)
+    lab.sql(MANY)
+    lab.advance()
+    (token,) = lab.tokens(stream.created)
+    query = (
+        "SELECT ChangeRecord FROM READ_cs(start_timestamp => @start, partition_token => @token,"
+        " heartbeat_milliseconds => 10000)"
+    )
+
+    given = {"start": stream.created, "token": token}
+
+    found = elements(lab.engine.query_change_stream(query, given))
+    assert found == lab.read(stream.created, partition_token=token)

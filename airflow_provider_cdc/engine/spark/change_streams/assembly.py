@@ -23,6 +23,7 @@ from .capturing import Capturing
 from .change_stream_verbs import ChangeStreamVerbs
 from .creation import ChangeStreamCreation
 from .partition_consumption import PartitionConsumption
+from .partition_verbs import PartitionVerbs
 from .records import Records
 
 
@@ -38,12 +39,13 @@ def change_stream_verbs(
     feeds: FeedReader,
     scratch: Scratch,
     clock: Callable[[], datetime],
-) -> ChangeStreamVerbs:
-    """The verbs of the change streams in the state folder ``state``."""
+) -> tuple[ChangeStreamVerbs, PartitionVerbs]:
+    """The verbs of the change streams in the state folder ``state``, and of their consumers."""
     streams = ChangeStreams(state, files)
     captures = CaptureTables(spark, streams, files)
     records = Records(spark, captures)
-    return ChangeStreamVerbs(
+    consumers = ChangeStreamConsumers(streams, files)
+    verbs = ChangeStreamVerbs(
         streams,
         ChangeStreamCreation(streams, tables, captures, creation, catalog, clock),
         Capturing(
@@ -59,8 +61,7 @@ def change_stream_verbs(
         ),
         records,
         CommitClock(files),
-        PartitionConsumption(
-            spark, streams, ChangeStreamConsumers(streams, files), records, tables, clock
-        ),
         clock,
     )
+    consumption = PartitionConsumption(spark, streams, consumers, records, tables, clock)
+    return verbs, PartitionVerbs(consumption)

@@ -289,6 +289,6 @@ def _duplicate(stream: ChangeStream, cause: str) -> InvalidRequest:
         stream.subject,
         "cannot capture rows with the same key, nothing was written",
         cause=f"several rows have a key of {found}",
-        fix="name a key that is unique, or create the change stream with"
-        ' on_duplicate_key="quarantine"',
+        fix=f"engine.alter_change_stream({stream.name!r}, on_duplicate_key='quarantine') keeps them"
+        " apart; or create the change stream again with a key that is unique",
     )

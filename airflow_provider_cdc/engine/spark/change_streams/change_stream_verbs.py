@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame
 
 from ...core.arguments.choices import parse_enum
-from ...core.arguments.intervals import interval_of
-from ...core.arguments.one_or_several import one_or_several
-from ...core.arguments.validation import validated
-from ...core.change_streams.consumer import ConsumerProgress, PartitionRead
+from ...core.arguments.validation import KEPT, Kept, validated
 from ...core.change_streams.definition import (
     CaptureSettings,
     ChangeStream,
     Int64As,
     OnDuplicateKey,
 )
+from ...core.change_streams.query_text import read_call
 from ...core.change_streams.read_request import ReadRequest, planned
 from ...core.change_streams.retention_period import retention_of
 from ...core.change_streams.stamps import stamp_of
@@ -25,9 +24,9 @@ from ...core.change_streams.value_capture import ModType, ValueCaptureType
 from ...core.change_streams.watches import Watch
 from ...storage.sources.commit_clock import CommitClock
 from ...storage.state.change_streams import ChangeStreams
+from .alteration import Alteration, ChangeStreamAlteration
 from .capturing import Capturing
 from .creation import ChangeStreamCreation, NewChangeStream
-from .partition_consumption import PartitionConsumption
 from .records import Records
 
 _HEARTBEAT = 10_000
@@ -44,7 +43,6 @@ class ChangeStreamVerbs:
         capturing: Capturing,
         records: Records,
         commits: CommitClock,
-        consumption: PartitionConsumption,
         clock: Callable[[], datetime],
     ) -> None:
         self._streams = streams
@@ -52,7 +50,7 @@ class ChangeStreamVerbs:
         self._capturing = capturing
         self._records = records
         self._commits = commits
-        self._consumption = consumption
+        self._alteration = ChangeStreamAlteration(streams, creation, self.advance_change_stream)
         self._clock = clock
 
     def create_change_stream(
@@ -120,6 +118,62 @@ class ChangeStreamVerbs:
             if_not_exists=if_not_exists,
         )
         return self._creation.create(new)
+
+    def alter_change_stream(
+        self,
+        name: str,
+        *,
+        tables: Mapping[str, Watch] | Kept = KEPT,
+        value_capture_type: ValueCaptureType | str | Kept = KEPT,
+        retention_period: timedelta | str | Kept = KEPT,
+        exclude_insert: bool | Kept = KEPT,
+        exclude_update: bool | Kept = KEPT,
+        exclude_delete: bool | Kept = KEPT,
+        int64_as: Int64As | str | Kept = KEPT,
+        on_duplicate_key: OnDuplicateKey | str | Kept = KEPT,
+        comment: str | Kept | None = KEPT,
+    ) -> ChangeStream:
+        """Change what a change stream watches, what its records hold, or how long they are kept.
+
+        What was committed before is captured first, so its records stay as they are. A table that
+        is added is watched from its newest version on.
+
+        :param tables: all tables to watch from now on; the key of a table cannot change
+        :param value_capture_type: as for :meth:`create_change_stream`, as the other parameters
+        :raises StreamNotFound: there is no such change stream
+        :raises InvalidRequest: a table cannot be watched, or a value is not accepted
+        :raises StreamConflict: another process altered or advanced it at the same time
+        """
+        subject = f"change stream {name}"
+        known = self._streams.get(name)
+        excluded = {
+            ModType.INSERT: exclude_insert,
+            ModType.UPDATE: exclude_update,
+            ModType.DELETE: exclude_delete,
+        }
+        now_excluded = tuple(
+            mod
+            for mod, given in excluded.items()
+            if (mod in known.settings.excluded if isinstance(given, Kept) else given)
+        )
+        settings: dict[str, Any] = {}
+        if now_excluded != known.settings.excluded:
+            settings["excluded"] = now_excluded
+        if not isinstance(value_capture_type, Kept):
+            settings["value_capture_type"] = parse_enum(
+                subject, "value_capture_type", ValueCaptureType, value_capture_type
+            )
+        if not isinstance(retention_period, Kept):
+            settings["retention"] = retention_of(retention_period)
+        if not isinstance(int64_as, Kept):
+            settings["int64_as"] = parse_enum(subject, "int64_as", Int64As, int64_as)
+        if not isinstance(on_duplicate_key, Kept):
+            settings["on_duplicate_key"] = parse_enum(
+                subject, "on_duplicate_key", OnDuplicateKey, on_duplicate_key
+            )
+        return self._alteration.alter(
+            name, Alteration(tables=tables, settings=settings, comment=comment)
+        )
 
     def drop_change_stream(self, name: str, *, if_exists: bool = False) -> None:
         """Drop a change stream and its records. The tables stay unchanged.
@@ -239,6 +293,27 @@ class ChangeStreamVerbs:
             stream = self._tick(name, request.start)
         return self._records.first(stream, request.start)
 
+    def query_change_stream(
+        self, query: str, parameters: Mapping[str, Any] | None = None
+    ) -> DataFrame:
+        """Query a change stream in SQL; see :meth:`read_change_stream`.
+
+        Spanner: the query is ``SELECT ChangeRecord FROM READ_<change stream>(start_timestamp =>
+        ..., end_timestamp => ..., partition_token => ..., heartbeat_milliseconds => ...)``. It can
+        neither join nor filter.
+
+        :param parameters: the values of parameters that the query writes as ``@name``
+        :raises InvalidStatement: the query has another shape
+        """
+        call = read_call(query, parameters or {})
+        return self.read_change_stream(
+            call.name,
+            call.start_timestamp,
+            call.end_timestamp,
+            call.partition_token,
+            call.heartbeat_milliseconds,
+        )
+
     def change_records(
         self,
         name: str,
@@ -256,88 +331,6 @@ class ChangeStreamVerbs:
         stream, now = self._streams.get(name), self._now()
         request = ReadRequest.bounded(stream, start_timestamp, end_timestamp, now)
         return self._records.all(stream, request.start, request.through(stream))
-
-    def list_partitions(
-        self,
-        name: str,
-        consumer: str,
-        *,
-        start_timestamp: str | datetime | None = None,
-        end_timestamp: str | datetime | None = None,
-        holder: str = "",
-        lease: timedelta | str = "PT1H",
-        limit: int | None = None,
-    ) -> list[PartitionRead]:
-        """Hand out the partitions of a change stream that a consumer may read now.
-
-        The first call of a consumer begins its ledger. Spanner: a child partition is read after all
-        its parents. Each read has a fixed range. If a reader crashes, the same range is handed out
-        again when its lease has ended, or after :meth:`settle_partitions`.
-
-        :param consumer: a stable name
-        :param start_timestamp: where a new consumer begins; by default with the oldest records that
-            are kept
-        :param end_timestamp: where a new consumer ends, inclusive; by default never
-        :param holder: who reads them, such as the id of a DAG run
-        :param lease: how long nobody else gets them, as ``PT10M`` or a ``timedelta``
-        :param limit: hand out at most this many
-        :raises StreamNotFound: there is no such change stream
-        :raises InvalidRange: as for :meth:`read_change_stream`
-        """
-        length = interval_of(lease, "lease")
-        bounds = (start_timestamp, end_timestamp)
-        return self._consumption.hand_out(name, consumer, bounds, (holder, length), limit)
-
-    def consume_partition(
-        self, name: str, consumer: str, partition_token: str, statements: str | Sequence[str]
-    ) -> PartitionRead:
-        """Apply statements to the records of a partition that was handed out, exactly once.
-
-        Statements read the table ``mods``, with a row for each changed row, or ``records``, with a
-        row for each data change record. They write to Delta tables. If a reader crashed after Delta
-        applied a statement to the partition, the next reader skips the statement in its place.
-
-        :param partition_token: a token that :meth:`list_partitions` returned
-        :param statements: INSERT, MERGE, UPDATE or DELETE
-        :raises StreamNotFound: there is no such change stream
-        :raises InvalidPartitionToken: it is not a token of this change stream
-        :raises InvalidRequest: the partition was not handed out, or is finished
-        :raises InvalidStatement: a statement cannot be parsed, or does not read the records
-        :raises TableNotFound: a target does not exist
-        :raises NotADeltaTable: a target is not a Delta table
-        """
-        subject = f"change stream {name}"
-        texts = one_or_several(subject, "statements", statements)
-        return self._consumption.consume(name, consumer, partition_token, texts)
-
-    def process_partition(
-        self,
-        name: str,
-        consumer: str,
-        partition_token: str,
-        work: Callable[[DataFrame, PartitionRead], object],
-    ) -> PartitionRead:
-        """Call a function with the records of a partition that was handed out, at least once.
-
-        If the function fails, or the driver crashes, the same records are handed out again. The
-        columns ``server_transaction_id`` and ``record_sequence`` identify a record.
-
-        :param partition_token: a token that :meth:`list_partitions` returned
-        :param work: gets the data change records, in no order, and what was handed out
-        :raises StreamNotFound: there is no such change stream
-        :raises InvalidPartitionToken: it is not a token of this change stream
-        :raises InvalidRequest: the partition was not handed out, or is finished
-        """
-        return self._consumption.process(name, consumer, partition_token, work)
-
-    def settle_partitions(self, name: str, consumer: str, *, holder: str = "") -> ConsumerProgress:
-        """Take back the partitions whose readers have ended, and return how far the consumer is.
-
-        :param holder: whose readers have all ended
-        :raises StreamNotFound: there is no such change stream
-        :raises InvalidRequest: the consumer has not begun
-        """
-        return self._consumption.settle(name, consumer, holder)
 
     def _tick(self, name: str, now: int) -> ChangeStream:
         """Seal what was committed, and promise that later commits come after ``now``."""

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ...catalog.stream_catalog import StreamCatalog
@@ -19,6 +19,7 @@ from ...core.delta.table_schema import Layout
 from ...core.errors import InvalidRequest
 from ...core.model.stream import Stream, StreamMode
 from ...core.model.stream_spec import StreamSpec
+from ...core.model.tables import Table
 from ...core.names import name_key, stream_name, table_name
 from ...storage.files.best_effort import log_failures
 from ...storage.files.stores import store_key
@@ -71,12 +72,12 @@ class ChangeStreamCreation:
             return known
         if known is not None and not new.or_replace:
             raise exists(known)
-        stream_id = uuid.uuid4().hex
-        watched = self._watched(new, stream_id)
+        named = self._named(new.subject, new.tables)
+        watched = self._watched(new.name, new.subject, named)
         try:
             now = stamp_of(self.clock())
             stream = ChangeStream(
-                stream_id=stream_id,
+                stream_id=uuid.uuid4().hex,
                 name=new.name,
                 owner=self.catalog.principal,
                 secret=secrets.token_hex(_SECRET_BYTES),
@@ -90,7 +91,7 @@ class ChangeStreamCreation:
             self.captures.create(stream)
             created = self.streams.create(stream, known)
         except BaseException:
-            self._drop_sources(watched)
+            self.drop_sources(watched)
             raise
         if known is not None:
             self._clean_up(known)
@@ -111,57 +112,90 @@ class ChangeStreamCreation:
         self._clean_up(*dropped)
         self._drop_strays(*dropped)
 
-    def _watched(self, new: NewChangeStream, stream_id: str) -> tuple[WatchedTable, ...]:
-        """The tables to watch, each with a new stream that makes it keep what is not captured."""
-        found: list[WatchedTable] = []
-        locations: dict[str, str] = {}
-        named = [
-            (given, watch, self.tables.get(table_name(given)))
-            for given, watch in new.tables.items()
-        ]
+    def rewatched(
+        self, known: ChangeStream, tables: Mapping[str, Watch]
+    ) -> tuple[WatchedTable, ...]:
+        """The tables of a change stream that is altered to watch ``tables``.
+
+        Those that it watches already keep their names, keys and positions.
+        """
+        before = {store_key(table.source.location): table for table in known.tables}
+        named = self._named(known.subject, tables)
+        found: dict[str, WatchedTable] = {}
         for given, watch, table in named:
+            watched = before.get(store_key(table.location))
+            if watched is not None:
+                layout = Layout.of(self.tables.newest_offset(table).metadata)
+                keys, columns = resolved(known.subject, given, watch, layout)
+                _check_keys(known.subject, watched, keys)
+                found[given] = replace(watched, columns=columns)
+        new = [each for each in named if each[0] not in found]
+        for added in self._watched(known.name, known.subject, new):
+            found[added.name] = added
+        return tuple(found[given] for given in tables)
+
+    def drop_sources(self, tables: Sequence[WatchedTable]) -> None:
+        """Drop the streams that make ``tables`` keep what is not captured."""
+        for table in tables:
+            with log_failures(f"dropping stream {table.stream}"):
+                self.catalog.drop_stream(table.stream, if_exists=True)
+
+    def _named(self, subject: str, tables: Mapping[str, Watch]) -> list[tuple[str, Watch, Table]]:
+        """The tables to watch, checked before anything is written."""
+        if not tables:
+            raise InvalidRequest(
+                subject,
+                "cannot watch nothing",
+                cause="it watches no table",
+                fix='pass tables={"lake.accounts": Watch(keys=["id"])}',
+            )
+        locations: dict[str, str] = {}
+        found = [
+            (given, watch, self.tables.get(table_name(given))) for given, watch in tables.items()
+        ]
+        for given, watch, table in found:
             same = locations.setdefault(store_key(table.location), given)
             if same != given:
                 raise InvalidRequest(
-                    new.subject,
+                    subject,
                     f"cannot watch {given}",
                     cause=f"{same} is the same table",
                     fix="name each table once",
                 )
-            offset = self.tables.newest_offset(table)
-            resolved(new.subject, given, watch, Layout.of(offset.metadata))
+            resolved(subject, given, watch, Layout.of(self.tables.newest_offset(table).metadata))
+        return found
+
+    def _watched(
+        self, name: str, subject: str, named: Sequence[tuple[str, Watch, Table]]
+    ) -> tuple[WatchedTable, ...]:
+        """The tables to watch, each with a new stream that makes it keep what is not captured."""
+        found: list[WatchedTable] = []
         try:
-            for number, (given, watch, table) in enumerate(named):
-                source = self._source(new, table.sql, stream_id, number)
-                layout = Layout.of(source.offset.metadata)
-                keys, columns = resolved(new.subject, given, watch, layout)
-                version = source.offset.version
+            for given, watch, table in named:
+                source = self._source(name, table.sql)
+                layout, version = Layout.of(source.offset.metadata), source.offset.version
+                keys, columns = resolved(subject, given, watch, layout)
                 found.append(
                     WatchedTable(given, source.source, keys, columns, source.name, version, version)
                 )
         except BaseException:
-            self._drop_sources(found)
+            self.drop_sources(found)
             raise
         return tuple(found)
 
-    def _source(self, new: NewChangeStream, table: str, stream_id: str, number: int) -> Stream:
+    def _source(self, name: str, table: str) -> Stream:
         spec = StreamSpec(
-            name=f"{_prefix(new.name)}{stream_id[:_ID_CHARACTERS]}_{number}",
+            name=f"{_prefix(name)}{uuid.uuid4().hex[:_ID_CHARACTERS]}",
             on_table=table,
             mode=StreamMode.FEED,
-            comment=f"feeds change stream {new.name}; only advance_change_stream moves it",
+            comment=f"feeds change stream {name}; only advance_change_stream moves it",
         )
         return self.creation.create(spec)
 
     def _clean_up(self, stream: ChangeStream) -> None:
-        self._drop_sources(stream.tables)
+        self.drop_sources(stream.tables)
         with log_failures(f"removing the records of {stream.subject}"):
             self.captures.remove(stream)
-
-    def _drop_sources(self, tables: Sequence[WatchedTable]) -> None:
-        for table in tables:
-            with log_failures(f"dropping stream {table.stream}"):
-                self.catalog.drop_stream(table.stream, if_exists=True)
 
     def _drop_strays(self, stream: ChangeStream) -> None:
         """Drop what a killed creation of a change stream with that name left."""
@@ -182,10 +216,19 @@ def _check(new: NewChangeStream) -> None:
     cause, fix = None, ""
     if new.or_replace and new.if_not_exists:
         cause, fix = "or_replace and if_not_exists contradict each other", "pass only one of them"
-    elif not new.tables:
-        cause, fix = "it watches no table", 'pass tables={"lake.accounts": Watch(keys=["id"])}'
     elif not 1 <= new.partitions <= MOST_PARTITIONS:
         cause = f"expected 1 to {MOST_PARTITIONS} partitions, found {new.partitions}"
         fix = f"pass partitions=1; there are {BUCKETS} buckets of keys"
     if cause is not None:
         raise InvalidRequest(new.subject, "cannot be created", cause=cause, fix=fix)
+
+
+def _check_keys(subject: str, before: WatchedTable, keys: tuple[str, ...]) -> None:
+    if before.keys != keys:
+        raise InvalidRequest(
+            subject,
+            f"cannot watch {before.name} by another key",
+            cause=f"its key is {', '.join(before.keys) or 'the row id'}, found"
+            f" {', '.join(keys) or 'the row id'}",
+            fix="create another change stream for that key",
+        )
