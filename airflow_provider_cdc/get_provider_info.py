@@ -32,6 +32,8 @@ def get_provider_info() -> dict[str, Any]:
                 f"{package}.operators.change_tracking",
                 f"{package}.operators.archives",
                 f"{package}.operators.verification",
+                f"{package}.operators.change_streams",
+                f"{package}.operators.partitions",
                 f"{package}.operators.stream_administration",
                 f"{package}.operators.changes",
                 f"{package}.operators.maintenance",

@@ -56,6 +56,7 @@ from .core.verification.proof import VerificationState
 from .core.verification.verification import DifferenceKind, KeyDifference, Verification
 
 if TYPE_CHECKING:
+    from .catalog.change_stream_catalog import ChangeStreamCatalog
     from .catalog.stream_catalog import StreamCatalog
     from .catalog.stream_status import StreamStatus, shown
     from .catalog.upsert_status import UpsertTableStatus, UpsertTableSummary
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from .storage.sources.source_log import StreamProbe
 
 _LOADED_LATE = {
+    "ChangeStreamCatalog": ".catalog.change_stream_catalog",
     "Engine": ".spark.engine",
     "Record": ".storage.registry.registry_snapshot",
     "StreamCatalog": ".catalog.stream_catalog",
@@ -84,6 +86,7 @@ __all__ = [
     "ArchiveOutcome",
     "CdcError",
     "ChangeStream",
+    "ChangeStreamCatalog",
     "ChangeTracking",
     "ChangeTrackingDisabled",
     "ColumnStyle",

@@ -28,6 +28,7 @@ from .failures import CdcJobFailed, logged, task_errors, task_failure
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
 
+    from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
     from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 
     from .submission import Submission
@@ -69,6 +70,10 @@ class CdcHook(BaseHook):
     def catalog(self) -> StreamCatalog:
         """The stream registry of the state folder, read and written without a JVM."""
         return self.settings.catalog()
+
+    def change_streams(self) -> ChangeStreamCatalog:
+        """The change streams of the state folder, read and handed out without a JVM."""
+        return self.settings.change_streams()
 
     @classmethod
     async def asettings(cls, conn_id: str) -> CdcConnection:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
@@ -138,6 +139,10 @@ class CdcConnection:
         return StreamCatalog(
             self.state, storage_options=self.store_options, principal=self.principal
         )
+
+    def change_streams(self) -> ChangeStreamCatalog:
+        """The change streams of the state folder, read and handed out without a JVM."""
+        return ChangeStreamCatalog(self.state, storage_options=self.store_options)
 
     def apply_times(self) -> ApplyTimes:
         """How long recent applies of each upsert table took."""

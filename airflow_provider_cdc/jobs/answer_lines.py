@@ -43,6 +43,11 @@ def _lines_of_result(answer: Answer) -> tuple[str, ...]:
     if answer.verification is not None:
         found = answer.verification
         return (found.summary, *map(_difference_line, found.differences))
+    if answer.change_stream is not None:
+        return (repr(answer.change_stream).strip("<>"),)
+    if answer.partition is not None:
+        found_read = answer.partition
+        return (f"partition: read from {found_read.start_timestamp} to {found_read.end_timestamp}",)
     if answer.archived is not None:
         return (_archive_line(answer.archived),)
     return ()

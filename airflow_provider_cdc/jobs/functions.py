@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,24 @@ def check_consume(task: ConsumeStream) -> None:
             )
 
 
+def check_work(subject: str, statements: Sequence[str], work: str | None) -> None:
+    """Check that a read of a partition gives exactly one way to process it.
+
+    :raises InvalidRequest: it has both statements and a function, or neither; or the name of the
+        function is malformed
+    """
+    if bool(statements) == (work is not None):
+        raise InvalidRequest(
+            subject,
+            "cannot read a partition",
+            cause="expected either statements or a function, found"
+            f" {'both' if statements else 'neither'}",
+            fix="pass one of them",
+        )
+    if work is not None:
+        _parts(work)
+
+
 def consume_by_function(engine: Engine, task: ConsumeStream) -> Outcome:
     """Call the function with the change set of each stream, in order, and the transaction.
 
@@ -48,7 +66,7 @@ def consume_by_function(engine: Engine, task: ConsumeStream) -> Outcome:
 
     :raises InvalidRequest: the function does not exist, or it consumed no stream
     """
-    function = _function(task.apply or "")
+    function = function_named(task.apply or "")
     with engine.transaction(
         consumer=task.consumer, max_commits=task.max_commits, max_bytes=task.max_bytes
     ) as transaction:
@@ -59,7 +77,11 @@ def consume_by_function(engine: Engine, task: ConsumeStream) -> Outcome:
     return outcome
 
 
-def _function(name: str) -> Callable[..., Any]:
+def function_named(name: str) -> Callable[..., Any]:
+    """The function that ``package.module:function`` names.
+
+    :raises InvalidRequest: there is no such function
+    """
     module, path = _parts(name)
     try:
         found = attrgetter(path)(import_module(module))

@@ -14,6 +14,9 @@ import msgspec
 
 from ..engine.core.archives.archive_outcome import ArchiveOutcome
 from ..engine.core.change_feed.tracked_since import ChangeTracking
+from ..engine.core.change_streams.consumer import PartitionRead
+from ..engine.core.change_streams.definition import ChangeStream
+from ..engine.core.change_streams.spec import ChangeStreamSpec
 from ..engine.core.errors import InvalidRequest
 from ..engine.core.model.outcomes import Outcome
 from ..engine.core.model.stream import ColumnStyle, Stream
@@ -204,6 +207,42 @@ class VerifyTarget(_Task, frozen=True):
     full: bool = False
 
 
+class CreateChangeStream(_Task, frozen=True):
+    """Create a change stream; see ``Engine.create_change_stream``."""
+
+    spec: ChangeStreamSpec
+
+
+class AdvanceChangeStream(_Task, frozen=True):
+    """Seal and capture what is new; see ``Engine.advance_change_stream``."""
+
+    change_stream: str
+
+
+class DropChangeStream(_Task, frozen=True):
+    """Drop a change stream; see ``Engine.drop_change_stream``."""
+
+    change_stream: str
+    if_exists: bool = False
+
+
+class ReadPartition(_Task, frozen=True):
+    """Apply ``statements`` to a partition that was handed out; see ``Engine.consume_partition``.
+
+    Or call ``work``, a function that is named as ``package.module:function``; see
+    ``Engine.process_partition``.
+    """
+
+    change_stream: str
+    consumer: str
+    token: str
+    statements: tuple[str, ...] = ()
+    work: str | None = None
+
+
+ChangeStreamTask = CreateChangeStream | AdvanceChangeStream | DropChangeStream | ReadPartition
+
+
 class CreateUpsertTable(_Task, frozen=True):
     """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
 
@@ -291,6 +330,7 @@ Task = (
     | EnableChangeTracking
     | ArchiveChanges
     | VerifyTarget
+    | ChangeStreamTask
     | UpsertTask
 )
 
@@ -343,3 +383,5 @@ class Answer:
     tracking: ChangeTracking | None = None
     archived: ArchiveOutcome | None = None
     verification: Verification | None = None
+    change_stream: ChangeStream | None = None
+    partition: PartitionRead | None = None

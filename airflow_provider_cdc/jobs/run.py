@@ -18,12 +18,14 @@ from airflow_provider_cdc.engine.storage.files.stores import Files
 
 from .answer_lines import answer_lines
 from .archives import archive_answer
+from .change_streams import change_stream_answer
 from .export import export
 from .functions import check_consume, consume_by_function
 from .model import (
     AbortConsumption,
     Answer,
     ArchiveChanges,
+    ChangeStreamTask,
     ConsumeStream,
     CreateStream,
     EnableChangeTracking,
@@ -35,6 +37,7 @@ from .model import (
     Request,
     RewindStream,
     StreamHasData,
+    UpsertTask,
     VerifyTarget,
 )
 from .slot_meter import slot_meter
@@ -135,4 +138,12 @@ def _answer(
         case ArchiveChanges() | VerifyTarget() as task:
             return archive_answer(request.request_id, task, engine)
         case task:
-            return upsert_answer(request.request_id, task, engine, spark)
+            return _answer_about_tables(request.request_id, task, engine, spark)
+
+
+def _answer_about_tables(
+    request_id: str, task: ChangeStreamTask | UpsertTask, engine: Engine, spark: SparkSession
+) -> Answer:
+    if isinstance(task, ChangeStreamTask):
+        return change_stream_answer(request_id, task, engine)
+    return upsert_answer(request_id, task, engine, spark)

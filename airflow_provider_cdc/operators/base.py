@@ -37,6 +37,21 @@ class StreamOperator(FailsPlainly, BaseOperator):
         self.hook.kill()
 
 
+DAG_AS_CONSUMER = "{{ dag.dag_id }}"
+"""The consumer of a change stream that an operator does not name: the id of its DAG."""
+
+
+class PartitionOperator(StreamOperator):
+    """Base class of the operators that know a change stream and one of its consumers."""
+
+    def __init__(
+        self, *, change_stream: str, consumer: str = DAG_AS_CONSUMER, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.change_stream = change_stream
+        self.consumer = consumer
+
+
 class ConsumingOperator(StreamOperator):
     """Base class of the operators that consume. Each consumption becomes asset events.
 

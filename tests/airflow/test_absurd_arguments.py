@@ -34,10 +34,20 @@ from airflow_provider_cdc.engine.core.model.serialization import UnreadableStrea
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.operators.archives import ArchiveChanges
+from airflow_provider_cdc.operators.change_streams import (
+    AdvanceChangeStream,
+    CreateChangeStream,
+    DropChangeStream,
+)
 from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
 from airflow_provider_cdc.operators.monitor import CheckStreams
+from airflow_provider_cdc.operators.partitions import (
+    ListPartitions,
+    ReadPartition,
+    SettlePartitions,
+)
 from airflow_provider_cdc.operators.stream import (
     AdvanceStream,
     ConsumeStream,
@@ -115,6 +125,39 @@ GOOD = {
         "max_commits": None,
         "max_bytes": None,
     },
+    CreateChangeStream: {
+        "change_stream": "new",
+        "tables": {"/t": {"keys": ["id"], "columns": "ALL"}},
+        "value_capture_type": "NEW_ROW",
+        "retention_period": "1d",
+        "exclude_insert": False,
+        "exclude_update": False,
+        "exclude_delete": False,
+        "partitions": 2,
+        "int64_as": "string",
+        "on_duplicate_key": "fail",
+        "comment": None,
+        "or_replace": False,
+        "if_not_exists": False,
+    },
+    AdvanceChangeStream: {"change_stream": "cs"},
+    DropChangeStream: {"change_stream": "cs", "if_exists": False},
+    ListPartitions: {
+        "change_stream": "cs",
+        "consumer": "c",
+        "start_timestamp": None,
+        "end_timestamp": None,
+        "lease": "PT1H",
+        "limit": 5,
+    },
+    ReadPartition: {
+        "change_stream": "cs",
+        "token": "t",
+        "sql": "INSERT INTO t SELECT * FROM mods",
+        "work": None,
+        "consumer": "c",
+    },
+    SettlePartitions: {"change_stream": "cs", "consumer": "c"},
     VerifyTarget: {"stream": "s", "target": "/t", "key": "id", "heal": False, "full": False},
     CloneStream: {"stream": "new", "of": "s", "comment": None},
     AlterStream: {"stream": "s", "comment": "c", "stream_owner": "somebody"} | PEOPLE | LENGTHS,

@@ -17,6 +17,11 @@ from structlog.tracebacks import extract
 from airflow_provider_cdc.engine.core.archives.archive_outcome import ArchiveOutcome
 from airflow_provider_cdc.engine.core.arguments.points import OffsetOf, Version
 from airflow_provider_cdc.engine.core.change_feed.tracked_since import ChangeTracking
+from airflow_provider_cdc.engine.core.change_streams.consumer import PartitionRead
+from airflow_provider_cdc.engine.core.change_streams.definition import CaptureSettings, ChangeStream
+from airflow_provider_cdc.engine.core.change_streams.layout import Layout as Partitions
+from airflow_provider_cdc.engine.core.change_streams.value_capture import ModType
+from airflow_provider_cdc.engine.core.change_streams.watches import ALL, Watch, WatchedTable
 from airflow_provider_cdc.engine.core.model.consumption import Consumption
 from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
 from airflow_provider_cdc.engine.core.model.outcomes import (
@@ -25,6 +30,7 @@ from airflow_provider_cdc.engine.core.model.outcomes import (
     StatementResult,
     StreamOutcome,
 )
+from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.names import consumer_name
 from airflow_provider_cdc.engine.core.upserts.write_result import WriteResult
 from airflow_provider_cdc.engine.core.verification.verification import (
@@ -40,12 +46,22 @@ from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.answer_lines import answer_lines
 from airflow_provider_cdc.jobs.model import Answer, JobError, Request
 from airflow_provider_cdc.operators.archives import ArchiveChanges
+from airflow_provider_cdc.operators.change_streams import (
+    AdvanceChangeStream,
+    CreateChangeStream,
+    DropChangeStream,
+)
 from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
 from airflow_provider_cdc.operators.monitor import CheckStreams
 from airflow_provider_cdc.operators.outcome import outcome_result
+from airflow_provider_cdc.operators.partitions import (
+    ListPartitions,
+    ReadPartition,
+    SettlePartitions,
+)
 from airflow_provider_cdc.operators.stream import (
     AdvanceStream,
     ConsumeStream,
@@ -91,6 +107,12 @@ def operators():
         EnableChangeTracking(task_id="track", table="t"),
         ArchiveChanges(task_id="archive", table="t", archive="u"),
         VerifyTarget(task_id="verify", stream="s", target="t", key="id"),
+        CreateChangeStream(task_id="create_cs", change_stream="cs", tables={"t": {"keys": ["id"]}}),
+        AdvanceChangeStream(task_id="advance_cs", change_stream="cs"),
+        DropChangeStream(task_id="drop_cs", change_stream="cs"),
+        ListPartitions(task_id="partitions", change_stream="cs"),
+        ReadPartition(task_id="read", change_stream="cs", token="t", sql="DELETE FROM t"),
+        SettlePartitions(task_id="settle", change_stream="cs"),
         AlterStream(task_id="alter", stream="s", max_lag=None),
         UndropStream(task_id="undrop", stream="s"),
         CloneStream(task_id="clone", stream="c", of="s"),
@@ -112,6 +134,12 @@ def test_operator_template_fields_are_attributes(operator):
         EnableChangeTracking: {"table"},
         ArchiveChanges: {"table", "archive"},
         VerifyTarget: {"stream", "target", "key"},
+        CreateChangeStream: {"change_stream", "tables"},
+        AdvanceChangeStream: {"change_stream"},
+        DropChangeStream: {"change_stream"},
+        ListPartitions: {"change_stream", "consumer"},
+        ReadPartition: {"change_stream", "consumer", "token", "sql", "work"},
+        SettlePartitions: {"change_stream", "consumer"},
         ExportChanges: {"source"},
         MaintainStreams: set(),
         CreateUpsertTable: {"table", "schema", "primary_key", "max_staleness", "cluster_by"},
@@ -149,6 +177,12 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "track",
         "archive",
         "verify",
+        "create_cs",
+        "advance_cs",
+        "drop_cs",
+        "partitions",
+        "read",
+        "settle",
         "alter",
         "create_table",
         "alter_table",
@@ -441,6 +475,80 @@ def test_archiving_returns_what_was_archived():
     assert from_json(to_json(answer), jobs.Answer) == answer
     (line,) = answer_lines(Request("r", "/state", hook.tasks[0]), answer)
     assert line == "archive u: holds 1 through version 4; 0 changes new; later commits wait"
+
+
+def a_change_stream():
+    return ChangeStream(
+        stream_id="0" * 32,
+        name="cs",
+        owner="me",
+        secret="5ec4e7",
+        created_at=0,
+        settings=CaptureSettings(),
+        tables=(WatchedTable("t", Source("t", "/t", "id"), ("id",), None, "s", 0, 0),),
+        steps=Partitions.created("change stream cs", 0, 2).steps,
+        through=1_000_000,
+    )
+
+
+def test_creating_a_change_stream_hands_its_watches_to_its_job():
+    operator = CreateChangeStream(
+        task_id="t",
+        change_stream="cs",
+        tables={"{{ v }}": {"keys": ["id"], "columns": ["{{ v }}"]}, "u": Watch(["k"])},
+        partitions="{{ 1 + 1 }}",
+        exclude_delete="True",
+    )
+    found = a_change_stream()
+    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(change_stream=found))
+    operator.render_template_fields({"v": "n"})
+
+    result = operator.execute({})
+
+    assert result == {
+        "change_stream": "cs",
+        "tables": ["t"],
+        "created": "1970-01-01T00:00:00Z",
+        "captured_through": "1970-01-01T00:00:01Z",
+        "partitions": 2,
+    }
+    (task,) = hook.tasks
+    assert task.spec.partitions == 2
+    assert task.spec.settings.excluded == (ModType.DELETE,)
+    assert task.spec.tables["u"] == Watch(("k",), ALL)
+    assert next(iter(task.spec.tables.values())).keys == ("id",)
+    request = Request("r", "/state", task)
+    again = from_json(to_json(request), Request)
+    assert again.task.spec.settings == task.spec.settings
+    assert list(again.task.spec.tables) == list(task.spec.tables)
+    answer = jobs.Answer("r", change_stream=found)
+    (line,) = answer_lines(request, answer)
+    assert line == "ChangeStream cs on t, 2 partitions, captured through 1970-01-01T00:00:01Z"
+    assert "5ec4e7" not in line
+
+
+def test_reading_a_partition_takes_statements_or_a_function():
+    read = PartitionRead("tok", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", True)
+    given = {"task_id": "t", "change_stream": "cs", "token": "tok", "consumer": "c"}
+    operator = ReadPartition(**given, work="mine.work:each")
+    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(partition=read))
+
+    found = operator.execute({})
+
+    assert found == {
+        "partition_token": "tok",
+        "start_timestamp": "2026-01-01T00:00:00Z",
+        "end_timestamp": "2026-01-01T01:00:00Z",
+        "is_last": True,
+    }
+    assert hook.tasks == [jobs.ReadPartition("cs", "c", "tok", (), "mine.work:each")]
+    (line,) = answer_lines(Request("r", "/s", hook.tasks[0]), jobs.Answer("r", partition=read))
+    assert line == "partition: read from 2026-01-01T00:00:00Z to 2026-01-01T01:00:00Z"
+    for wrong in ({}, {"sql": "DELETE FROM t", "work": "mine.work:each"}):
+        task = ReadPartition(**given, **wrong)
+        task.__dict__["hook"] = Submitted(None)
+        with pytest.raises(AirflowFailException, match="either statements or a function"):
+            task.execute({})
 
 
 @pytest.mark.parametrize("is_equal", [True, False])

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql import SparkSession
 
+from ..catalog.change_stream_catalog import ChangeStreamCatalog
 from ..catalog.stream_catalog import StreamCatalog
 from ..clock import utc_now
 from ..core.arguments.points import Point
@@ -79,6 +80,10 @@ def _archives(engine: Engine) -> Archives:
 
 def _change_streams(engine: Engine) -> ChangeStreamVerbs:
     return engine._parts.change_streams
+
+
+def _change_stream_catalog(engine: Engine) -> ChangeStreamCatalog:
+    return engine._parts.change_stream_catalog
 
 
 def _partitions(engine: Engine) -> PartitionVerbs:
@@ -347,15 +352,15 @@ class Engine:
     create_change_stream = _delegate(ChangeStreamVerbs.create_change_stream, _change_streams)
     alter_change_stream = _delegate(ChangeStreamVerbs.alter_change_stream, _change_streams)
     drop_change_stream = _delegate(ChangeStreamVerbs.drop_change_stream, _change_streams)
-    list_change_streams = _delegate(ChangeStreamVerbs.list_change_streams, _change_streams)
+    list_change_streams = _delegate(ChangeStreamCatalog.list_change_streams, _change_stream_catalog)
     advance_change_stream = _delegate(ChangeStreamVerbs.advance_change_stream, _change_streams)
     split_partition = _delegate(ChangeStreamVerbs.split_partition, _change_streams)
     merge_partitions = _delegate(ChangeStreamVerbs.merge_partitions, _change_streams)
     read_change_stream = _delegate(ChangeStreamVerbs.read_change_stream, _change_streams)
-    list_partitions = _delegate(PartitionVerbs.list_partitions, _partitions)
+    list_partitions = _delegate(ChangeStreamCatalog.list_partitions, _change_stream_catalog)
     consume_partition = _delegate(PartitionVerbs.consume_partition, _partitions)
     process_partition = _delegate(PartitionVerbs.process_partition, _partitions)
-    settle_partitions = _delegate(PartitionVerbs.settle_partitions, _partitions)
+    settle_partitions = _delegate(ChangeStreamCatalog.settle_partitions, _change_stream_catalog)
     query_change_stream = _delegate(ChangeStreamVerbs.query_change_stream, _change_streams)
     change_records = _delegate(ChangeStreamVerbs.change_records, _change_streams)
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from ..catalog.change_stream_catalog import ChangeStreamCatalog
 from ..catalog.stream_catalog import StreamCatalog
 from ..consumption.attempts import ConsumptionServices
 from ..consumption.planning import Planner
@@ -84,6 +85,9 @@ class Parts:
         self.files = files = Files(storage_options)
         self.catalog = StreamCatalog(
             state, storage_options=storage_options, clock=clock, principal=principal
+        )
+        self.change_stream_catalog = ChangeStreamCatalog(
+            state, storage_options=storage_options, clock=clock
         )
         registry = Registry(state, storage_options=storage_options, clock=clock)
         principal = self.catalog.principal

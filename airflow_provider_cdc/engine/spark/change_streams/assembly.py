@@ -63,5 +63,5 @@ def change_stream_verbs(
         CommitClock(files),
         clock,
     )
-    consumption = PartitionConsumption(spark, streams, consumers, records, tables, clock)
+    consumption = PartitionConsumption(spark, streams, consumers, records, tables)
     return verbs, PartitionVerbs(consumption)

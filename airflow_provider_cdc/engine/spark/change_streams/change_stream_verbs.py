@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame
 from ...core.arguments.choices import parse_enum
 from ...core.arguments.validation import KEPT, Kept, validated
 from ...core.change_streams.definition import (
-    CaptureSettings,
     ChangeStream,
     Int64As,
     OnDuplicateKey,
@@ -19,6 +18,7 @@ from ...core.change_streams.definition import (
 from ...core.change_streams.query_text import read_call
 from ...core.change_streams.read_request import ReadRequest, planned
 from ...core.change_streams.retention_period import retention_of
+from ...core.change_streams.spec import ChangeStreamSpec
 from ...core.change_streams.stamps import stamp_of
 from ...core.change_streams.value_capture import ModType, ValueCaptureType
 from ...core.change_streams.watches import Watch
@@ -26,7 +26,7 @@ from ...storage.sources.commit_clock import CommitClock
 from ...storage.state.change_streams import ChangeStreams
 from .alteration import Alteration, ChangeStreamAlteration
 from .capturing import Capturing
-from .creation import ChangeStreamCreation, NewChangeStream
+from .creation import ChangeStreamCreation
 from .records import Records
 
 _HEARTBEAT = 10_000
@@ -95,29 +95,22 @@ class ChangeStreamVerbs:
         :raises TableNotFound: there is no such table
         :raises NotADeltaTable: it is not a Delta table
         """
-        subject = f"change stream {name}"
-        excluded = {
-            ModType.INSERT: exclude_insert,
-            ModType.UPDATE: exclude_update,
-            ModType.DELETE: exclude_delete,
-        }
-        settings = CaptureSettings(
-            parse_enum(subject, "value_capture_type", ValueCaptureType, value_capture_type),
-            retention_of(retention_period),
-            tuple(mod for mod, is_excluded in excluded.items() if is_excluded),
-            parse_enum(subject, "int64_as", Int64As, int64_as),
-            parse_enum(subject, "on_duplicate_key", OnDuplicateKey, on_duplicate_key),
-        )
-        new = NewChangeStream(
+        spec = ChangeStreamSpec.parsed(
             name=name,
             tables=tables,
-            settings=settings,
+            value_capture_type=value_capture_type,
+            retention_period=retention_period,
+            exclude_insert=exclude_insert,
+            exclude_update=exclude_update,
+            exclude_delete=exclude_delete,
+            int64_as=int64_as,
+            on_duplicate_key=on_duplicate_key,
             partitions=partitions,
             comment=comment,
             or_replace=or_replace,
             if_not_exists=if_not_exists,
         )
-        return self._creation.create(new)
+        return self._creation.create(spec)
 
     def alter_change_stream(
         self,
@@ -182,10 +175,6 @@ class ChangeStreamVerbs:
         :raises StreamNotFound: there is no such change stream
         """
         self._creation.drop(name, if_exists=if_exists)
-
-    def list_change_streams(self) -> list[ChangeStream]:
-        """All change streams, by name."""
-        return self._streams.all()
 
     def advance_change_stream(self, name: str) -> ChangeStream:
         """Seal what was committed to the tables of a change stream, and capture it.

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ...catalog.stream_catalog import StreamCatalog
-from ...core.change_streams.definition import CaptureSettings, ChangeStream
+from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.key_ranges import BUCKETS
 from ...core.change_streams.layout import Layout as Partitions
+from ...core.change_streams.spec import ChangeStreamSpec
 from ...core.change_streams.stamps import stamp_of
 from ...core.change_streams.watches import Watch, WatchedTable, resolved
 from ...core.delta.table_schema import Layout
@@ -34,24 +35,6 @@ _DIGEST_CHARACTERS = 16
 _ID_CHARACTERS = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewChangeStream:
-    """A change stream to create; see ``Engine.create_change_stream``."""
-
-    name: str
-    tables: Mapping[str, Watch]
-    settings: CaptureSettings
-    partitions: int
-    comment: str | None
-    or_replace: bool
-    if_not_exists: bool
-
-    @property
-    def subject(self) -> str:
-        """The subject of messages."""
-        return f"change stream {self.name}"
-
-
 @dataclass(frozen=True, slots=True)
 class ChangeStreamCreation:
     """Creates and drops the change streams of one state folder."""
@@ -63,7 +46,7 @@ class ChangeStreamCreation:
     catalog: StreamCatalog
     clock: Callable[[], datetime]
 
-    def create(self, new: NewChangeStream) -> ChangeStream:
+    def create(self, new: ChangeStreamSpec) -> ChangeStream:
         """Create a change stream; see ``Engine.create_change_stream``."""
         stream_name(new.name)
         _check(new)
@@ -212,7 +195,7 @@ def _prefix(name: str) -> str:
     return f"change_stream_{digest}_"
 
 
-def _check(new: NewChangeStream) -> None:
+def _check(new: ChangeStreamSpec) -> None:
     cause, fix = None, ""
     if new.or_replace and new.if_not_exists:
         cause, fix = "or_replace and if_not_exists contradict each other", "pass only one of them"

@@ -1,4 +1,4 @@
-"""Consumers of change streams: they read partition by partition, each record once."""
+"""Reads the partitions that were handed out to consumers of change streams."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ...core.change_streams.consumer import ConsumerProgress, ConsumerState, PartitionRead
+from ...core.change_streams.consumer import ConsumerState, PartitionRead
 from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.layout import Partition
-from ...core.change_streams.ledger import Lease
-from ...core.change_streams.read_request import ReadRequest
 from ...core.change_streams.stamps import stamp_of
 from ...core.errors import InvalidStatement
-from ...core.names import consumer_name
 from ...core.sql.statements import Statement, analyse, bind
 from ...storage.state.change_stream_consumers import ChangeStreamConsumers
 from ...storage.state.change_streams import ChangeStreams
@@ -36,38 +33,13 @@ _DIGEST_CHARACTERS = 32
 
 @dataclass(frozen=True, slots=True)
 class PartitionConsumption:
-    """Hands out partitions to the readers of consumers, and keeps what they have processed."""
+    """Applies statements or functions to partitions, and records what was processed."""
 
     spark: SparkSession
     streams: ChangeStreams
     consumers: ChangeStreamConsumers
     records: Records
     tables: Tables
-    clock: Callable[[], datetime]
-
-    def hand_out(
-        self,
-        name: str,
-        consumer: str,
-        bounds: tuple[str | datetime | None, str | datetime | None],
-        lease: tuple[str, timedelta],
-        limit: int | None,
-    ) -> list[PartitionRead]:
-        """Hand out the reads that are ready; see ``Engine.list_partitions``."""
-        consumer = consumer_name(consumer)
-        stream, now = self.streams.get(name), stamp_of(self.clock())
-        holder, length = lease
-        reads: list[PartitionRead] = []
-
-        def handed_out(known: ConsumerState | None) -> ConsumerState:
-            state = known or self._begun(stream, consumer, bounds, now)
-            until = now + length // _MICROSECOND
-            changed, found = state.handed_out(stream, Lease(holder, until), now, limit)
-            reads[:] = found
-            return changed
-
-        self.consumers.update(stream, consumer, handed_out)
-        return reads
 
     def consume(
         self, name: str, consumer: str, partition_token: str, texts: Sequence[str]
@@ -92,33 +64,6 @@ class PartitionConsumption:
         with self._read(name, consumer, partition_token) as (_, read, views):
             work(self.spark.table(views[RECORDS]), read)
         return read
-
-    def settle(self, name: str, consumer: str, holder: str) -> ConsumerProgress:
-        """Take back what ended readers did not do; see ``Engine.settle_partitions``."""
-        stream = self.streams.get(name)
-        self.consumers.get(stream, consumer)
-
-        def released(known: ConsumerState | None) -> ConsumerState:
-            assert known is not None
-            return known.with_ledger(known.ledger.released(holder))
-
-        return self.consumers.update(stream, consumer, released).progress(stream)
-
-    def progress(self, name: str, consumer: str) -> ConsumerProgress:
-        """How far a consumer is."""
-        stream = self.streams.get(name)
-        return self.consumers.get(stream, consumer).progress(stream)
-
-    def _begun(
-        self,
-        stream: ChangeStream,
-        consumer: str,
-        bounds: tuple[str | datetime | None, str | datetime | None],
-        now: int,
-    ) -> ConsumerState:
-        start, end = bounds
-        begin = ReadRequest.bounded(stream, start, end, now)
-        return ConsumerState.begun(consumer, stream, begin.start, begin.end)
 
     @contextmanager
     def _read(

@@ -3,54 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame
 
-from ...core.arguments.intervals import interval_of
 from ...core.arguments.one_or_several import one_or_several
 from ...core.arguments.validation import validated
-from ...core.change_streams.consumer import ConsumerProgress, PartitionRead
+from ...core.change_streams.consumer import PartitionRead
 from .partition_consumption import PartitionConsumption
 
 
 @validated
 class PartitionVerbs:
-    """Consumers of change streams, which read by partition."""
+    """The reads of consumers of change streams."""
 
     def __init__(self, consumption: PartitionConsumption) -> None:
         self._consumption = consumption
-
-    def list_partitions(
-        self,
-        name: str,
-        consumer: str,
-        *,
-        start_timestamp: str | datetime | None = None,
-        end_timestamp: str | datetime | None = None,
-        holder: str = "",
-        lease: timedelta | str = "PT1H",
-        limit: int | None = None,
-    ) -> list[PartitionRead]:
-        """Hand out the partitions of a change stream that a consumer may read now.
-
-        The first call of a consumer begins its ledger. Spanner: a child partition is read after all
-        its parents. Each read has a fixed range. If a reader crashes, the same range is handed out
-        again when its lease has ended, or after :meth:`settle_partitions`.
-
-        :param consumer: a stable name
-        :param start_timestamp: where a new consumer begins; by default with the oldest records that
-            are kept
-        :param end_timestamp: where a new consumer ends, inclusive; by default never
-        :param holder: who reads them, such as the id of a DAG run
-        :param lease: how long nobody else gets them, as ``PT10M`` or a ``timedelta``
-        :param limit: hand out at most this many
-        :raises StreamNotFound: there is no such change stream
-        :raises InvalidRange: as for :meth:`read_change_stream`
-        """
-        length = interval_of(lease, "lease")
-        bounds = (start_timestamp, end_timestamp)
-        return self._consumption.hand_out(name, consumer, bounds, (holder, length), limit)
 
     def consume_partition(
         self, name: str, consumer: str, partition_token: str, statements: str | Sequence[str]
@@ -93,12 +60,3 @@ class PartitionVerbs:
         :raises InvalidRequest: the partition was not handed out, or is finished
         """
         return self._consumption.process(name, consumer, partition_token, work)
-
-    def settle_partitions(self, name: str, consumer: str, *, holder: str = "") -> ConsumerProgress:
-        """Take back the partitions whose readers have ended, and return how far the consumer is.
-
-        :param holder: whose readers have all ended
-        :raises StreamNotFound: there is no such change stream
-        :raises InvalidRequest: the consumer has not begun
-        """
-        return self._consumption.settle(name, consumer, holder)

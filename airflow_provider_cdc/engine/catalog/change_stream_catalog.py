@@ -1,0 +1,109 @@
+"""Change streams without Spark: list them, and hand out their partitions to consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from ..clock import utc_now
+from ..core.arguments.intervals import interval_of
+from ..core.arguments.validation import validated, validated_call
+from ..core.change_streams.consumer import ConsumerProgress, ConsumerState, PartitionRead
+from ..core.change_streams.definition import ChangeStream
+from ..core.change_streams.ledger import Lease
+from ..core.change_streams.read_request import ReadRequest
+from ..core.change_streams.stamps import stamp_of
+from ..core.names import consumer_name
+from ..storage.files.stores import Files
+from ..storage.state.change_stream_consumers import ChangeStreamConsumers
+from ..storage.state.change_streams import ChangeStreams
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@validated
+class ChangeStreamCatalog:
+    """The change streams of one state folder, without a JVM.
+
+    :param state: the state folder, a URI or an absolute path
+    :param storage_options: how to reach the store
+    :param clock: gives the time, in UTC
+    """
+
+    @validated_call
+    def __init__(
+        self,
+        state: str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        files = Files(storage_options)
+        self._streams = ChangeStreams(state, files)
+        self._consumers = ChangeStreamConsumers(self._streams, files)
+        self._clock = clock
+
+    def list_change_streams(self) -> list[ChangeStream]:
+        """All change streams, by name."""
+        return self._streams.all()
+
+    def list_partitions(
+        self,
+        name: str,
+        consumer: str,
+        *,
+        start_timestamp: str | datetime | None = None,
+        end_timestamp: str | datetime | None = None,
+        holder: str = "",
+        lease: timedelta | str = "PT1H",
+        limit: int | None = None,
+    ) -> list[PartitionRead]:
+        """Hand out the partitions of a change stream that a consumer may read now.
+
+        The first call of a consumer begins its ledger. Spanner: a child partition is read after all
+        its parents. Each read has a fixed range. If a reader crashes, the same range is handed out
+        again when its lease has ended, or after :meth:`settle_partitions`.
+
+        :param consumer: a stable name
+        :param start_timestamp: where a new consumer begins; by default with the oldest records that
+            are kept
+        :param end_timestamp: where a new consumer ends, inclusive; by default never
+        :param holder: who reads them, such as the id of a DAG run
+        :param lease: how long nobody else gets them, as ``PT10M`` or a ``timedelta``
+        :param limit: hand out at most this many
+        :raises StreamNotFound: there is no such change stream
+        :raises InvalidRange: as for :meth:`read_change_stream`
+        """
+        length = interval_of(lease, "lease")
+        consumer = consumer_name(consumer)
+        stream, now = self._streams.get(name), stamp_of(self._clock())
+        reads: list[PartitionRead] = []
+
+        def begun() -> ConsumerState:
+            request = ReadRequest.bounded(stream, start_timestamp, end_timestamp, now)
+            return ConsumerState.begun(consumer, stream, request.start, request.end)
+
+        def handed_out(known: ConsumerState | None) -> ConsumerState:
+            given = Lease(holder, now + length // _MICROSECOND)
+            state, found = (known or begun()).handed_out(stream, given, now, limit)
+            reads[:] = found
+            return state
+
+        self._consumers.update(stream, consumer, handed_out)
+        return reads
+
+    def settle_partitions(self, name: str, consumer: str, *, holder: str = "") -> ConsumerProgress:
+        """Take back the partitions whose readers have ended, and return how far the consumer is.
+
+        :param holder: whose readers have all ended
+        :raises StreamNotFound: there is no such change stream
+        :raises InvalidRequest: the consumer has not begun
+        """
+        stream = self._streams.get(name)
+        self._consumers.get(stream, consumer)
+
+        def released(known: ConsumerState | None) -> ConsumerState:
+            assert known is not None
+            return known.with_ledger(known.ledger.released(holder))
+
+        return self._consumers.update(stream, consumer, released).progress(stream)

@@ -1,0 +1,86 @@
+"""The change stream that a caller asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from ..arguments.choices import parse_enum
+from .definition import CaptureSettings, Int64As, OnDuplicateKey
+from .retention_period import retention_of
+from .value_capture import ModType, ValueCaptureType
+from .watches import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeStreamSpec:
+    """A change stream to create; see ``Engine.create_change_stream`` for the fields."""
+
+    name: str
+    tables: Mapping[str, Watch]
+    settings: CaptureSettings
+    partitions: int = 1
+    comment: str | None = None
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+    @classmethod
+    def parsed(
+        cls,
+        *,
+        name: str,
+        tables: Mapping[str, Watch],
+        value_capture_type: str,
+        retention_period: timedelta | str,
+        exclude_insert: bool,
+        exclude_update: bool,
+        exclude_delete: bool,
+        int64_as: str,
+        on_duplicate_key: str,
+        **given: Any,
+    ) -> ChangeStreamSpec:
+        """The spec of the arguments of ``Engine.create_change_stream``, as a caller writes them.
+
+        :raises InvalidRequest: a value has a form that its argument does not accept
+        """
+        subject = f"change stream {name}"
+        excluded = {
+            ModType.INSERT: exclude_insert,
+            ModType.UPDATE: exclude_update,
+            ModType.DELETE: exclude_delete,
+        }
+        settings = CaptureSettings(
+            parse_enum(subject, "value_capture_type", ValueCaptureType, value_capture_type),
+            retention_of(retention_period),
+            tuple(mod for mod, is_excluded in excluded.items() if is_excluded),
+            parse_enum(subject, "int64_as", Int64As, int64_as),
+            parse_enum(subject, "on_duplicate_key", OnDuplicateKey, on_duplicate_key),
+        )
+        return cls(name=name, tables=tables, settings=settings, **given)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of ``Engine.create_change_stream`` for this spec."""
+        found = self.settings
+        return {
+            "name": self.name,
+            "tables": self.tables,
+            "value_capture_type": found.value_capture_type,
+            "retention_period": found.retention,
+            "exclude_insert": ModType.INSERT in found.excluded,
+            "exclude_update": ModType.UPDATE in found.excluded,
+            "exclude_delete": ModType.DELETE in found.excluded,
+            "int64_as": found.int64_as,
+            "on_duplicate_key": found.on_duplicate_key,
+            "partitions": self.partitions,
+            "comment": self.comment,
+            "or_replace": self.or_replace,
+            "if_not_exists": self.if_not_exists,
+        }
+
+    @property
+    def subject(self) -> str:
+        """The subject of messages."""
+        return f"change stream {self.name}"
