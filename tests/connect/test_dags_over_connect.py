@@ -127,6 +127,47 @@ def test_stream_with_sensor_and_consumer_is_consumed_once_in_each_run(
     ]
 
 
+def test_partitions_that_split_are_read_once_by_mapped_tasks(running_airflow, remote):
+    """One reader fails at its first attempt, and one partition splits between two runs."""
+    server, tables = running_airflow.server, running_airflow.tables
+    accounts = f"delta.`{tables}/accounts`"
+    remote.sql(f"CREATE TABLE {accounts} (id INT, balance BIGINT) USING delta")
+    remote.sql(
+        f"CREATE TABLE delta.`{tables}/audit` (txn STRING, sequence STRING, place INT,"
+        " kind STRING, keys STRING) USING delta"
+    )
+    engine = Engine(remote, running_airflow.state.as_uri())
+    server.wait_dag("cdc_partitions")
+
+    def run() -> dict:
+        found = server.trigger("cdc_partitions")
+        server.wait_success("cdc_partitions", found)
+        return server.xcom("cdc_partitions", found, "settle")
+
+    run()
+    remote.sql(f"INSERT INTO {accounts} SELECT CAST(id AS INT), 100 FROM range(30)")
+    (stream,) = engine.list_change_streams()
+    engine.split_partition("transfers", stream.token_key.token(stream.layout.open[0]))
+    remote.sql(f"UPDATE {accounts} SET balance = balance + id WHERE id % 2 = 0")
+    parents = run()
+    remote.sql(f"DELETE FROM {accounts} WHERE id < 10")
+    children = run()
+
+    assert (parents["consumer"], parents["partitions"], parents["waiting"]) == (
+        "cdc_partitions",
+        3,
+        2,
+    )
+    assert (children["partitions"], children["waiting"]) == (3, 0)
+    expected = [
+        (row.server_transaction_id, row.record_sequence, place, row.mod_type, mod["keys"])
+        for row in engine.change_records("transfers").collect()
+        for place, mod in enumerate(row.mods)
+    ]
+    assert len(expected) == 30 + 14 + 10
+    assert rows(remote, tables / "audit") == sorted(expected)
+
+
 @pytest.fixture
 def table(running_airflow, remote, wait_for):
     """An upsert table with a DAG of its own; the test removes both at its end."""

@@ -11,7 +11,13 @@ from change_stream_lab import ChangeStreamLab
 from pyspark.sql import DataFrame
 from stream_lab import Crash
 
-from airflow_provider_cdc.engine import InvalidRequest, InvalidStatement, TableNotFound, Watch
+from airflow_provider_cdc.engine import (
+    InvalidRequest,
+    InvalidStatement,
+    StatementFailed,
+    TableNotFound,
+    Watch,
+)
 from airflow_provider_cdc.engine.spark.change_streams.partition_consumption import (
     PartitionConsumption,
 )
@@ -152,3 +158,22 @@ def test_reads_that_make_no_sense_are_refused(copies: ChangeStreamLab) -> None:
             lab.engine.consume_partition("cs", "c", token, lab.text(statement))
     with pytest.raises(InvalidRequest, match="has not begun"):
         lab.engine.settle_partitions("cs", "c")
+
+
+def test_statement_that_fails_leaves_the_partition_to_the_next_reader(
+    copies: ChangeStreamLab,
+) -> None:
+    lab = copies
+    lab.create(BY_ID)
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)")
+    lab.advance()
+    (read,) = lab.engine.list_partitions("cs", "c")
+    for statement, kind, text in (
+        (INSERT.replace("mod_type", "no_such_column"), InvalidStatement, "no_such_column"),
+        (INSERT.replace("mod_type", "raise_error('not now')"), StatementFailed, "not now"),
+    ):
+        with pytest.raises(kind, match=text):
+            lab.engine.consume_partition("cs", "c", read.partition_token, lab.text(statement))
+    lab.engine.consume_partition("cs", "c", read.partition_token, lab.text(INSERT))
+
+    assert [row[-1] for row in lab.rows("copy")] == ['{"id":"3"}']

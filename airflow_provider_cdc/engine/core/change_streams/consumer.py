@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..errors import StreamStale
 from .definition import ChangeStream
 from .layout import Partition
 from .ledger import Lease, Ledger, PartitionEntry, PartitionState
@@ -76,6 +77,7 @@ class ConsumerState:
         :param now: the stamp of this moment
         :param limit: how many at most; ``None``: all that are ready
         """
+        self.check_kept(stream)
         ledger = self.ledger
         reads: list[PartitionRead] = []
         for partition in ledger.ready_at(now):
@@ -87,6 +89,22 @@ class ConsumerState:
             ledger = ledger.scheduled(partition, due, lease)
             reads.append(self.read_of(stream, ledger, partition))
         return self.with_ledger(ledger), reads
+
+    def check_kept(self, stream: ChangeStream) -> None:
+        """Check that the records that it has not read still exist.
+
+        :raises StreamStale: some were removed at the end of the retention period
+        """
+        watermark = self.ledger.watermark
+        if watermark + 1 < stream.expired:
+            raise StreamStale(
+                f"consumer {self.consumer}",
+                f"is stale, it did not read records of {stream.name} in time",
+                cause=f"it has read up to {stamp_text(watermark)}, and records before"
+                f" {stamp_text(stream.expired)} were removed",
+                fix="begin again under another consumer name, and load its targets again; a longer"
+                " retention_period keeps later records longer",
+            )
 
     def read_of(self, stream: ChangeStream, ledger: Ledger, partition: Partition) -> PartitionRead:
         """The read of a partition that was handed out."""

@@ -117,7 +117,9 @@ class ChangeStream:
 
         :param now: the stamp of this moment
         """
-        return max(self.created_at, now - self.settings.retention // _MICROSECOND)
+        kept = self.settings.retention // _MICROSECOND
+        # A longer retention period brings nothing back.
+        return max(self.created_at, self.expired, now - kept)
 
     def is_expiring_at(self, now: int) -> bool:
         """Whether enough is older than the retention period to remove it.

@@ -9,17 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ...consumption.statement_errors import refused
 from ...core.change_streams.consumer import ConsumerState, PartitionRead
 from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.layout import Partition
 from ...core.change_streams.stamps import stamp_of
-from ...core.errors import InvalidStatement
+from ...core.errors import InvalidStatement, StatementFailed
 from ...core.sql.statements import Statement, analyse, bind
 from ...storage.state.change_stream_consumers import ChangeStreamConsumers
 from ...storage.state.change_streams import ChangeStreams
+from ..session.failures import first_line, reason
 from ..session.idempotent_writes import idempotent_write
 from ..tables.delta_tables import Tables
 from .records import Records
@@ -50,8 +53,22 @@ class PartitionConsumption:
             for number, statement in enumerate(statements):
                 # Delta skips a range that was applied before, because its end is recorded.
                 with idempotent_write(self.spark, f"{identity} {number}", _end_of(read)):
-                    self.spark.sql(bind(statement, views))
+                    self._run(statement, bind(statement, views))
         return read
+
+    def _run(self, statement: Statement, text: str) -> None:
+        try:
+            self.spark.sql(text)
+        except AnalysisException as error:
+            raise refused(statement, first_line(error), text) from None
+        except PySparkException as error:
+            raise StatementFailed(
+                f"statement on {statement.target.sql}",
+                "failed, and the partition is not done",
+                cause=reason(error),
+                fix="correct the statement or its data, and read the partition again: a statement"
+                " that was applied before is skipped",
+            ) from error
 
     def process(
         self,
@@ -75,6 +92,7 @@ class PartitionConsumption:
         stream = self.streams.get(name)
         partition = stream.token_key.partition(partition_token)
         state = self._running(stream, consumer, partition)
+        state.check_kept(stream)
         read = state.read_of(stream, state.ledger, partition)
         rows = self.records.between(stream, partition, _begin_of(read), _end_of(read))
         views = {each: f"cdc_{each}_{uuid.uuid4().hex}" for each in (RECORDS, MODS)}

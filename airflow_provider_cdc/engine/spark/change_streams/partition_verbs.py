@@ -33,7 +33,9 @@ class PartitionVerbs:
         :raises StreamNotFound: there is no such change stream
         :raises InvalidPartitionToken: it is not a token of this change stream
         :raises InvalidRequest: the partition was not handed out, or is finished
-        :raises InvalidStatement: a statement cannot be parsed, or does not read the records
+        :raises InvalidStatement: a statement cannot be parsed or resolved, or does not read the
+            records
+        :raises StatementFailed: a statement failed; the partition is not done
         :raises TableNotFound: a target does not exist
         :raises NotADeltaTable: a target is not a Delta table
         """

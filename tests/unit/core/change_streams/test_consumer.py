@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ from airflow_provider_cdc.engine.core.change_streams.layout import Layout, Parti
 from airflow_provider_cdc.engine.core.change_streams.ledger import Lease
 from airflow_provider_cdc.engine.core.change_streams.stamps import stamp_text
 from airflow_provider_cdc.engine.core.change_streams.watches import WatchedTable
-from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.errors import InvalidRequest, StreamStale
 from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
 from airflow_provider_cdc.engine.core.model.sources import Source
 
@@ -207,3 +208,21 @@ def test_consumer_with_an_end_reads_nothing_after_it(end: int) -> None:
     progress = world.consumer.progress(world.stream)
     assert progress.is_complete
     assert progress.watermark == stamp_text(end)
+
+
+def test_consumer_that_lost_records_is_stale_and_never_gets_a_part() -> None:
+    world = new_world(3)
+    (first, _) = world.stream.layout.open
+    world.now = BEGUN + 50
+    world.stream = world.stream.with_layout(world.stream.layout.split(first, 9, world.now))
+    world.stream = world.stream.ticked([], BEGUN + 100)
+    kept = world.stream.expired_before(BEGUN)
+    lease = Lease("one", BEGUN)
+    world.consumer.handed_out(kept, lease, BEGUN + 100, None)
+
+    removed = world.stream.expired_before(BEGUN + 60)
+    with pytest.raises(StreamStale, match="did not read records of cs in time"):
+        world.consumer.handed_out(removed, lease, BEGUN + 100, None)
+    # A longer retention period brings nothing back.
+    longer = replace(removed, settings=CaptureSettings(retention=timedelta(days=7)))
+    assert longer.oldest_at(BEGUN + 100) == BEGUN + 60
