@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 from change_stream_lab import ChangeStreamLab, moment
+from stream_lab import Crash
 
 from airflow_provider_cdc.engine import (
     CdcError,
     Engine,
     InvalidPartitionToken,
     InvalidRequest,
+    Progress,
+    ProtocolPoint,
     StreamConflict,
     StreamExists,
     StreamNotFound,
@@ -265,3 +268,30 @@ def test_capture_that_duplicate_keys_stopped_goes_on_after_an_alteration(
     lab.advance()
 
     assert [mod[1] for mod in lab.mods()] == [{"id": "3"}]
+
+
+def test_commits_of_an_open_consumption_wait_until_it_has_ended(lab: ChangeStreamLab) -> None:
+    for table in ("one", "two"):
+        lab.make(table, "id INT, v STRING", properties="'delta.enableRowTracking' = 'true'")
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    lab.create({"one": Watch(["id"]), "two": Watch(["id"])})
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)")
+    statements = [
+        lab.text(f"INSERT INTO {{{name}}} SELECT id, v FROM s") for name in ("one", "two")
+    ]
+
+    def crash(progress: Progress) -> None:
+        if (progress.point, progress.statement_index) == (ProtocolPoint.BEFORE_STATEMENT, 1):
+            raise Crash
+
+    with pytest.raises(Crash):
+        lab.new_engine(crash).consume(statements, consumer="c")
+    lab.sql("INSERT INTO {two} VALUES (9, 'z')")
+    lab.advance()
+    assert [mod[1] for mod in lab.mods()] == [{"id": "9"}]
+    lab.engine.consume(statements, consumer="c")
+    lab.advance()
+
+    whole = lab.records()[1:]
+    assert [moment(row) for row in whole] == [moment(whole[0])] * 2
+    assert [row.number_of_records_in_transaction for row in whole] == [2, 2]

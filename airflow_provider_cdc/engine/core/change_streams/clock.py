@@ -68,6 +68,34 @@ def tick(commits: Iterable[SourceCommit], after: int, now: int) -> Tick:
     return Tick(max(last, now), tuple(found))
 
 
+def sealable(commits: Iterable[SourceCommit], ended: Collection[str]) -> list[SourceCommit]:
+    """Those of ``commits`` that can be sealed now so that each transaction is sealed whole.
+
+    Spanner: a record is visible when its transaction has committed. A commit of another transaction
+    waits, and so do the later commits of its table, whose stamps have to come after it.
+
+    :param commits: all commits of the watched tables since the last tick
+    :param ended: the transactions that will make no further commit
+    """
+    ordered = sorted(commits, key=lambda commit: (commit.table, commit.version))
+    whole = set(ended)
+    while True:
+        held: set[str] = set()
+        taken: list[SourceCommit] = []
+        waiting: set[str] = set()
+        for commit in ordered:
+            if commit.transaction is not None and commit.transaction not in whole:
+                held.add(commit.table)
+            if commit.table not in held:
+                taken.append(commit)
+            elif commit.transaction is not None:
+                waiting.add(commit.transaction)
+        if waiting.isdisjoint(whole):
+            return taken
+        # Another commit holds a part of these transactions back, so their other parts wait too.
+        whole -= waiting
+
+
 # A transaction, or a table and the version of a single commit.
 _Name = tuple[str, int]
 _TRANSACTION = -1

@@ -60,7 +60,7 @@ def change_stream_verbs(
             clock,
         ),
         records,
-        CommitClock(files),
+        CommitClock(files, registry),
         clock,
     )
     consumption = PartitionConsumption(spark, streams, consumers, records, tables)

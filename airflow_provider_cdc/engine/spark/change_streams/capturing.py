@@ -22,7 +22,14 @@ from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.stamps import stamp_of
 from ...core.change_streams.watches import WatchedTable
 from ...core.delta.table_schema import Layout, physical_name
-from ...core.errors import CdcError, InvalidRequest, StreamConflict, StreamStale, StreamUnusable
+from ...core.errors import (
+    CdcError,
+    InvalidRequest,
+    StatementFailed,
+    StreamConflict,
+    StreamStale,
+    StreamUnusable,
+)
 from ...core.model.lifecycle import Transition, next_phase
 from ...core.model.sources import Offset
 from ...core.model.stream import Stream
@@ -32,7 +39,7 @@ from ...storage.registry.registry import Registry
 from ...storage.registry.registry_snapshot import Change
 from ...storage.sources.source_log import SourceLog, SourceRange
 from ...storage.state.change_streams import ChangeStreams
-from ..change_feed.feed_reader import FeedOptions, FeedReader
+from ..change_feed.feed_reader import FeedOptions, FeedRead, FeedReader
 from ..session.failures import reason
 from .capture_tables import CaptureTables
 from .captured_rows import CAPTURE_COLUMNS, DUPLICATE_KEY, FEED_COLUMNS, CapturedTable
@@ -101,20 +108,25 @@ class Capturing:
         return self._aligned(self.streams.update(stream.name, captured))
 
     def _write(self, stream: ChangeStream, taken: Sequence[StampedCommit], through: int) -> None:
-        with self._feeds(stream, taken) as parts:
-            if not parts:
-                return
-            rows = reduce(DataFrame.unionByName, (rows for _, rows in parts))
-            common = [each for part, _ in parts for each in part.common]
-            try:
+        try:
+            with self._feeds(stream, taken) as parts:
+                if not parts:
+                    return
+                rows = reduce(DataFrame.unionByName, (rows for _, rows in parts))
+                common = [each for part, _ in parts for each in part.common]
                 self.tables.write(
                     stream, rows.select(*CAPTURE_COLUMNS), common, taken[0].stamp, through
                 )
-            except PySparkException as error:
-                cause = reason(error)
-                if DUPLICATE_KEY not in cause:
-                    raise
+        except PySparkException as error:
+            cause = reason(error)
+            if DUPLICATE_KEY in cause:
                 raise _duplicate(stream, cause) from None
+            raise StatementFailed(
+                stream.subject,
+                "could not be captured; no record was lost",
+                cause=cause,
+                fix="advance it again",
+            ) from error
 
     @contextmanager
     def _feeds(
@@ -133,7 +145,7 @@ class Capturing:
                 span = self._span(stream, table, commits[-1].commit.version)
                 if span is None:
                     continue
-                read = self.reader.read(span, _OPTIONS)
+                read = self._feed(stream, table, span)
                 roots.extend(read.scratch)
                 if read.row_count == 0:
                     continue
@@ -149,6 +161,12 @@ class Capturing:
         finally:
             for root in roots:
                 self.scratch.remove(root)
+
+    def _feed(self, stream: ChangeStream, table: WatchedTable, span: SourceRange) -> FeedRead:
+        try:
+            return self.reader.read(span, _OPTIONS)
+        except CdcError as error:
+            raise _cannot_capture(stream, table, error) from None
 
     def _span(self, stream: ChangeStream, table: WatchedTable, through: int) -> SourceRange | None:
         """The commits of a table that are not captured, up to the version ``through``; ``None``:

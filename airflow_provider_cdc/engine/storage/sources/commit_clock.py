@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.change_streams.clock import SourceCommit
+from ...core.change_streams.clock import SourceCommit, sealable
 from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.stamps import stamp_of
 from ...core.change_streams.watches import WatchedTable
@@ -11,19 +11,37 @@ from ...core.errors import NotADeltaTable, StreamStale
 from ..delta.commit_times import CommitTimes
 from ..delta.delta_log import DeltaLog, LogIncomplete
 from ..files.stores import Files, each
+from ..registry.registry import Registry
 
 
 class CommitClock:
-    """Reads the logs of watched tables, without Spark."""
+    """Reads the logs of watched tables, without Spark.
 
-    def __init__(self, files: Files) -> None:
+    :param registry: knows which consumptions are open
+    """
+
+    def __init__(self, files: Files, registry: Registry) -> None:
         self._files = files
+        self._registry = registry
 
     def new_commits(self, stream: ChangeStream) -> list[SourceCommit]:
-        """All commits of the tables of ``stream`` after those that are sealed.
+        """The commits of the tables of ``stream`` that can be sealed now, after those that are.
+
+        The statements of a consumption commit one after the other. They are sealed together, when
+        the consumption has ended.
 
         :raises StreamStale: a table is missing or was replaced, or commits were cleaned up
         """
+        found = self._listed(stream)
+        written = {commit.transaction for commit in found if commit.transaction is not None}
+        if not written:
+            return found
+        streams = self._registry.snapshot().streams()
+        open_ones = {each.consumption.consumption_id for each in streams if each.consumption}
+        # What has ended by now has all of its commits in a listing that begins now.
+        return sealable(self._listed(stream), written - open_ones)
+
+    def _listed(self, stream: ChangeStream) -> list[SourceCommit]:
         tables = {table.source.location: table for table in stream.tables}
         found = each(lambda location: self._of(stream.subject, tables[location]), tables)
         return [commit for commits in found.values() for commit in commits]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.engine.core.change_streams.clock import SourceCommit, Tick, tick
+from airflow_provider_cdc.engine.core.change_streams.clock import SourceCommit, Tick, sealable, tick
 
 TIMES = st.integers(0, 40)
 
@@ -128,3 +128,44 @@ def test_transactions_that_interleave_are_taken_apart_as_little_as_possible(
     assert found["a", 1] == found["b", 0]
     assert found["a", 0] < found["a", 1] < found["b", 1]
     assert found["c", 0] == found["a", 2]
+
+
+COMMITS_OF_TRANSACTIONS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.none() | st.sampled_from("TUVW")), max_size=14
+)
+
+
+@given(COMMITS_OF_TRANSACTIONS, st.sets(st.sampled_from("TUVW")))
+def test_transactions_are_sealed_whole_or_not_at_all(
+    made: list[tuple[str, str | None]], ended: set[str]
+) -> None:
+    commits = [
+        SourceCommit(table, number, 0, transaction)
+        for number, (table, transaction) in enumerate(made)
+    ]
+    taken = sealable(commits, ended)
+
+    left = [commit for commit in commits if commit not in taken]
+    sealed = {commit.transaction for commit in taken} - {None}
+    assert sealed <= ended
+    assert sealed.isdisjoint({commit.transaction for commit in left})
+    for table in "abc":
+        versions = [commit.version for commit in commits if commit.table == table]
+        kept = [commit.version for commit in taken if commit.table == table]
+        assert sorted(kept) == versions[: len(kept)]
+    # It waits for nothing but what has not ended, and for what waits for that.
+    if {commit.transaction for commit in commits} - {None} <= ended:
+        assert not left
+
+
+def test_commit_of_a_transaction_that_is_open_holds_its_table_back() -> None:
+    first = SourceCommit("a", 1, 0)
+    half = SourceCommit("a", 2, 0, "T")
+    later = SourceCommit("a", 3, 0)
+    other = SourceCommit("b", 1, 0, "U")
+    also = SourceCommit("a", 4, 0, "U")
+
+    assert sealable([first, half, later, other], {"U"}) == [first, other]
+    # A part of U waits, so all of it does.
+    assert sealable([first, half, later, other, also], {"U"}) == [first]
+    assert len(sealable([first, half, later, other, also], {"T", "U"})) == 5
