@@ -1,4 +1,4 @@
-"""Layouts of change streams for tests."""
+"""Change streams and their layouts for tests without Spark."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import random
 from collections.abc import Collection
 from itertools import pairwise
 
+from airflow_provider_cdc.engine.core.change_streams.definition import (
+    CaptureSettings,
+    ChangeStream,
+)
 from airflow_provider_cdc.engine.core.change_streams.key_ranges import BUCKETS
 from airflow_provider_cdc.engine.core.change_streams.layout import Layout, Partition
+from airflow_provider_cdc.engine.core.change_streams.watches import WatchedTable
+from airflow_provider_cdc.engine.core.model.sources import Source
 
 
 def churned(seed: int, steps: int, count: int = 3) -> Layout:
@@ -41,3 +47,22 @@ def partition_at(layout: Layout, at: int, bucket: int) -> Partition:
     """The partition that holds the records of a bucket at a moment."""
     (found,) = (each for each in layout.active_at(at) if bucket in each.keys)
     return found
+
+
+def new_change_stream(at: int) -> ChangeStream:
+    """A change stream ``cs`` with two partitions on one table, whose id is ``id``.
+
+    :param at: the stamp of its creation
+    """
+    table = WatchedTable("t", Source("t", "/t", "id"), ("k",), None, "s", 0, 0)
+    return ChangeStream(
+        stream_id="0" * 32,
+        name="cs",
+        owner="me",
+        secret="00",
+        created_at=at,
+        settings=CaptureSettings(),
+        tables=(table,),
+        steps=Layout.created("change stream cs", at, 2).steps,
+        through=at,
+    )

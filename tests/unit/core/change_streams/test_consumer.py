@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from partitions import new_change_stream
 
 from airflow_provider_cdc.engine.core.change_streams.clock import SourceCommit
 from airflow_provider_cdc.engine.core.change_streams.consumer import ConsumerState, PartitionRead
@@ -18,13 +19,11 @@ from airflow_provider_cdc.engine.core.change_streams.definition import (
     ChangeStream,
 )
 from airflow_provider_cdc.engine.core.change_streams.key_ranges import BUCKETS
-from airflow_provider_cdc.engine.core.change_streams.layout import Layout, Partition
+from airflow_provider_cdc.engine.core.change_streams.layout import Partition
 from airflow_provider_cdc.engine.core.change_streams.ledger import Lease
 from airflow_provider_cdc.engine.core.change_streams.stamps import stamp_text
-from airflow_provider_cdc.engine.core.change_streams.watches import WatchedTable
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, StreamStale
 from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
-from airflow_provider_cdc.engine.core.model.sources import Source
 
 BEGUN = 1_000
 RUNS = ("one", "two")
@@ -148,18 +147,7 @@ class World:
 
 
 def new_world(seed: int) -> World:
-    table = WatchedTable("t", Source("t", "/t", "id"), ("k",), None, "s", 0, 0)
-    stream = ChangeStream(
-        stream_id="0" * 32,
-        name="cs",
-        owner="me",
-        secret="00",
-        created_at=BEGUN,
-        settings=CaptureSettings(),
-        tables=(table,),
-        steps=Layout.created("change stream cs", BEGUN, 2).steps,
-        through=BEGUN,
-    )
+    stream = new_change_stream(BEGUN)
     return World(random.Random(seed), stream, ConsumerState.begun("c", stream, BEGUN, None))
 
 

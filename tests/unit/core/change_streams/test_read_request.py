@@ -7,40 +7,26 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from partitions import new_change_stream
 
 from airflow_provider_cdc.engine.core.change_streams.clock import SourceCommit
 from airflow_provider_cdc.engine.core.change_streams.definition import (
-    CaptureSettings,
     ChangeStream,
 )
-from airflow_provider_cdc.engine.core.change_streams.layout import Layout
 from airflow_provider_cdc.engine.core.change_streams.read_request import ReadRequest, planned
 from airflow_provider_cdc.engine.core.change_streams.retention_period import retention_of
 from airflow_provider_cdc.engine.core.change_streams.stamps import moment_of, stamp_of, stamp_text
-from airflow_provider_cdc.engine.core.change_streams.watches import WatchedTable
 from airflow_provider_cdc.engine.core.errors import (
     InvalidPartitionToken,
     InvalidRange,
     InvalidRequest,
 )
-from airflow_provider_cdc.engine.core.model.sources import Source
 
 BEGUN = 1_000
 
 
 def new_stream() -> ChangeStream:
-    table = WatchedTable("t", Source("t", "/t", "id"), ("k",), None, "s", 0, 0)
-    return ChangeStream(
-        stream_id="0" * 32,
-        name="cs",
-        owner="me",
-        secret="00",
-        created_at=BEGUN,
-        settings=CaptureSettings(),
-        tables=(table,),
-        steps=Layout.created("change stream cs", BEGUN, 2).steps,
-        through=BEGUN,
-    )
+    return new_change_stream(BEGUN)
 
 
 def commits(first: int, count: int, time: int = 0) -> list[SourceCommit]:
