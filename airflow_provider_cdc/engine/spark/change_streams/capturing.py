@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, reduce
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -40,7 +39,7 @@ from ...storage.registry.registry_snapshot import Change
 from ...storage.sources.source_log import SourceLog, SourceRange
 from ...storage.state.change_streams import ChangeStreams
 from ..change_feed.feed_reader import FeedOptions, FeedRead, FeedReader
-from ..session.failures import reason
+from ..session.failures import has_ended, reason
 from .capture_tables import CaptureTables
 from .captured_rows import CAPTURE_COLUMNS, DUPLICATE_KEY, FEED_COLUMNS, CapturedTable
 
@@ -117,8 +116,12 @@ class Capturing:
                 self.tables.write(
                     stream, rows.select(*CAPTURE_COLUMNS), common, taken[0].stamp, through
                 )
-        except PySparkException as error:
+        except CdcError:
+            raise
+        except Exception as error:  # pyspark has no classes for errors of the JVM
             cause = reason(error)
+            if not has_ended(error):
+                raise
             if DUPLICATE_KEY in cause:
                 raise _duplicate(stream, cause) from None
             raise StatementFailed(

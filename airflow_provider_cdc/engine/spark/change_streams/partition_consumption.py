@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -22,7 +22,7 @@ from ...core.errors import InvalidStatement, StatementFailed
 from ...core.sql.statements import Statement, analyse, bind
 from ...storage.state.change_stream_consumers import ChangeStreamConsumers
 from ...storage.state.change_streams import ChangeStreams
-from ..session.failures import first_line, reason
+from ..session.failures import first_line, has_ended, reason
 from ..session.idempotent_writes import idempotent_write
 from ..tables.delta_tables import Tables
 from .records import Records
@@ -61,7 +61,9 @@ class PartitionConsumption:
             self.spark.sql(text)
         except AnalysisException as error:
             raise refused(statement, first_line(error), text) from None
-        except PySparkException as error:
+        except Exception as error:  # pyspark has no classes for errors of the JVM
+            if not has_ended(error):
+                raise
             raise StatementFailed(
                 f"statement on {statement.target.sql}",
                 "failed, and the partition is not done",
