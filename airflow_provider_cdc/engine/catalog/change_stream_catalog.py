@@ -68,7 +68,8 @@ class ChangeStreamCatalog:
         :param start_timestamp: where a new consumer begins; by default with the oldest records that
             are kept
         :param end_timestamp: where a new consumer ends, inclusive; by default never
-        :param holder: who reads them, such as the id of a DAG run
+        :param holder: who reads them, such as the id of a DAG run. It gets its own ones again,
+            because an answer may be lost
         :param lease: how long nobody else gets them, as ``PT10M`` or a ``timedelta``
         :param limit: hand out at most this many
         :raises StreamNotFound: there is no such change stream

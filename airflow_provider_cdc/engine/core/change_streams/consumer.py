@@ -80,7 +80,7 @@ class ConsumerState:
         self.check_kept(stream)
         ledger = self.ledger
         reads: list[PartitionRead] = []
-        for partition in ledger.ready_at(now):
+        for partition in ledger.ready_at(now, lease.holder):
             if limit is not None and len(reads) >= limit:
                 break
             due = self._due(stream, partition, ledger.entries[partition])

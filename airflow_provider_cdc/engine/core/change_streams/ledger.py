@@ -84,15 +84,16 @@ class Ledger:
             if entry.state is not PartitionState.FINISHED
         )
 
-    def ready_at(self, now: int) -> tuple[Partition, ...]:
+    def ready_at(self, now: int, holder: str = "") -> tuple[Partition, ...]:
         """The partitions that may be handed out, the oldest first.
 
         :param now: the stamp of this moment; leases before it have ended
+        :param holder: who asks. Its own leases do not count: an earlier answer to it may be lost
         """
         return tuple(
             partition
             for partition in sorted(self.entries)
-            if self._is_free(self.entries[partition], now) and self._may_run(partition)
+            if self._is_free(self.entries[partition], now, holder) and self._may_run(partition)
         )
 
     def scheduled(self, partition: Partition, through: int, lease: Lease) -> Ledger:
@@ -190,10 +191,11 @@ class Ledger:
         return not children and entry.watermark >= through and entry.through != through
 
     @staticmethod
-    def _is_free(entry: PartitionEntry, now: int) -> bool:
+    def _is_free(entry: PartitionEntry, now: int, holder: str) -> bool:
         if entry.state is PartitionState.FINISHED:
             return False
-        return entry.lease is None or entry.lease.until < now
+        lease = entry.lease
+        return lease is None or lease.until < now or bool(holder and lease.holder == holder)
 
     def _may_run(self, partition: Partition) -> bool:
         return all(map(self._is_finished, self.entries[partition].parents))

@@ -142,7 +142,10 @@ def test_crashed_read_is_handed_out_again_with_the_same_end(merged: Layout) -> N
     # While its lease holds, nobody else gets it.
     assert ledger.ready_at(5) == (second,)
     assert ledger.ready_at(6) == (first, second)
+    assert ledger.ready_at(5, "another") == (second,)
     assert ledger.released("another").ready_at(5) == (second,)
+    # The answer to its holder may be lost.
+    assert ledger.ready_at(5, "run") == (first, second)
     ledger = ledger.released("run")
     assert ledger.ready_at(5) == (first, second)
     ledger = ledger.scheduled(first, 180, LEASE)
