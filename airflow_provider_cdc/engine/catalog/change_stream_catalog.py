@@ -90,7 +90,7 @@ class ChangeStreamCatalog:
             reads[:] = found
             return state
 
-        self._consumers.update(stream, consumer, handed_out)
+        self._consumers.begin(stream, consumer, handed_out)
         return reads
 
     def settle_partitions(self, name: str, consumer: str, *, holder: str = "") -> ConsumerProgress:
@@ -101,10 +101,7 @@ class ChangeStreamCatalog:
         :raises InvalidRequest: the consumer has not begun
         """
         stream = self._streams.get(name)
-        self._consumers.get(stream, consumer)
-
-        def released(known: ConsumerState | None) -> ConsumerState:
-            assert known is not None
-            return known.with_ledger(known.ledger.released(holder))
-
-        return self._consumers.update(stream, consumer, released).progress(stream)
+        settled = self._consumers.update(
+            stream, consumer, lambda known: known.with_ledger(known.ledger.released(holder))
+        )
+        return settled.progress(stream)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_cdc.engine.core.change_streams.clock import SourceCommit, StampedCommit
 from airflow_provider_cdc.engine.core.change_streams.definition import CaptureSettings, Int64As
+from airflow_provider_cdc.engine.core.change_streams.key_ranges import bucket_of
 from airflow_provider_cdc.engine.core.change_streams.layout import Layout as Partitions
 from airflow_provider_cdc.engine.core.change_streams.value_capture import ValueCaptureType
 from airflow_provider_cdc.engine.core.change_streams.watches import WatchedTable
@@ -132,3 +133,13 @@ def test_inserts_alone_give_the_same_rows_without_pairing(spark: SparkSession) -
     assert sorted(map(tuple, inserts.collect())) == sorted(map(tuple, paired.collect()))
     again = spark.createDataFrame([*rows, change("insert", 3, MODIFIED)], FEED)
     assert table.inserts(again) is None
+
+
+def test_bucket_of_a_captured_row_is_that_of_the_hash_of_its_key(spark: SparkSession) -> None:
+    rows = [change("insert", key, OLD) for key in range(50)]
+    found = captured(spark, rows, None, ValueCaptureType.OLD_AND_NEW_VALUES, "t")
+
+    hashed = found.selectExpr("bucket", "xxhash64('t', keys) AS hash").collect()
+
+    assert len({row.bucket for row in hashed}) > 40
+    assert all(row.bucket == bucket_of(row.hash) for row in hashed)

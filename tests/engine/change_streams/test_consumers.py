@@ -18,9 +18,7 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
     Watch,
 )
-from airflow_provider_cdc.engine.spark.change_streams.partition_consumption import (
-    PartitionConsumption,
-)
+from airflow_provider_cdc.engine.core.change_streams.consumer import ConsumerState
 
 BY_ID = {"src": Watch(keys=["id"])}
 INSERT = (
@@ -89,7 +87,7 @@ def test_read_that_crashed_after_its_statement_is_not_applied_twice(
         raise Crash
 
     with monkeypatch.context() as patched:
-        patched.setattr(PartitionConsumption, "_done", crash)
+        patched.setattr(ConsumerState, "done", crash)
         with pytest.raises(Crash):
             lab.engine.consume_partition("cs", "c", read.partition_token, lab.text(INSERT))
     lab.sql("INSERT INTO {src} VALUES (4, 'd', 40)")

@@ -138,10 +138,6 @@ class ChangeStream:
         """The state after it was dropped."""
         return replace(self, is_dropped=True)
 
-    def table(self, table_id: str) -> WatchedTable:
-        """The watched table with an id."""
-        return next(table for table in self.tables if table.source.table_id == table_id)
-
     def ticked(self, commits: Sequence[SourceCommit], now: int) -> ChangeStream:
         """The state after a tick that sealed ``commits``.
 

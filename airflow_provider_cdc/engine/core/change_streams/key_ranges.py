@@ -9,7 +9,9 @@ BUCKETS = 4096
 """How many buckets the hashes of keys are cut into. No partition is smaller than one."""
 
 _HASH_BITS = 64
-_BUCKET_BITS = BUCKETS.bit_length() - 1
+# A bucket is what is left of a hash, counted from the least one, after this shift.
+LEAST_HASH = -(1 << _HASH_BITS - 1)
+BUCKET_SHIFT = _HASH_BITS - (BUCKETS.bit_length() - 1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,7 +42,7 @@ def bucket_of(key_hash: int) -> int:
 
     :param key_hash: its hash, a signed number of 64 bits
     """
-    return (key_hash + (1 << _HASH_BITS - 1)) >> _HASH_BITS - _BUCKET_BITS
+    return (key_hash - LEAST_HASH) >> BUCKET_SHIFT
 
 
 def equal_ranges(count: int) -> tuple[KeyRange, ...]:

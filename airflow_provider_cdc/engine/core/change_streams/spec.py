@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from ..arguments.choices import parse_enum
+from ..arguments.validation import Kept
 from .definition import CaptureSettings, Int64As, OnDuplicateKey
 from .retention_period import retention_of
 from .value_capture import ModType, ValueCaptureType
@@ -45,20 +46,20 @@ class ChangeStreamSpec:
 
         :raises InvalidRequest: a value has a form that its argument does not accept
         """
-        subject = f"change stream {name}"
-        excluded = {
-            ModType.INSERT: exclude_insert,
-            ModType.UPDATE: exclude_update,
-            ModType.DELETE: exclude_delete,
-        }
-        settings = CaptureSettings(
-            parse_enum(subject, "value_capture_type", ValueCaptureType, value_capture_type),
-            retention_of(retention_period),
-            tuple(mod for mod, is_excluded in excluded.items() if is_excluded),
-            parse_enum(subject, "int64_as", Int64As, int64_as),
-            parse_enum(subject, "on_duplicate_key", OnDuplicateKey, on_duplicate_key),
+        settings = settings_given(
+            f"change stream {name}",
+            (),
+            excludes={
+                ModType.INSERT: exclude_insert,
+                ModType.UPDATE: exclude_update,
+                ModType.DELETE: exclude_delete,
+            },
+            value_capture_type=value_capture_type,
+            retention_period=retention_period,
+            int64_as=int64_as,
+            on_duplicate_key=on_duplicate_key,
         )
-        return cls(name=name, tables=tables, settings=settings, **given)
+        return cls(name=name, tables=tables, settings=CaptureSettings(**settings), **given)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -84,3 +85,41 @@ class ChangeStreamSpec:
     def subject(self) -> str:
         """The subject of messages."""
         return f"change stream {self.name}"
+
+
+def settings_given(
+    subject: str,
+    excluded: Collection[ModType],
+    *,
+    excludes: Mapping[ModType, bool | Kept],
+    value_capture_type: str | Kept,
+    retention_period: timedelta | str | Kept,
+    int64_as: str | Kept,
+    on_duplicate_key: str | Kept,
+) -> dict[str, Any]:
+    """The fields of ``CaptureSettings`` that differ, or are not KEPT, as a caller writes them.
+
+    :param excluded: the kinds of changes that are excluded now
+    :raises InvalidRequest: a value has a form that its argument does not accept
+    """
+    found: dict[str, Any] = {}
+    mods = tuple(
+        mod
+        for mod, given in excludes.items()
+        if (mod in excluded if isinstance(given, Kept) else given)
+    )
+    if mods != tuple(excluded):
+        found["excluded"] = mods
+    if not isinstance(value_capture_type, Kept):
+        found["value_capture_type"] = parse_enum(
+            subject, "value_capture_type", ValueCaptureType, value_capture_type
+        )
+    if not isinstance(retention_period, Kept):
+        found["retention"] = retention_of(retention_period)
+    if not isinstance(int64_as, Kept):
+        found["int64_as"] = parse_enum(subject, "int64_as", Int64As, int64_as)
+    if not isinstance(on_duplicate_key, Kept):
+        found["on_duplicate_key"] = parse_enum(
+            subject, "on_duplicate_key", OnDuplicateKey, on_duplicate_key
+        )
+    return found

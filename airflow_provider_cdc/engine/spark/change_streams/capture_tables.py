@@ -85,11 +85,6 @@ class CaptureTables:
         rows = self.spark.read.format("delta").load(self._changes(stream))
         return rows.where(F.col("mod_type") != QUARANTINED)
 
-    def quarantined(self, stream: ChangeStream) -> int:
-        """How many changes are in quarantine."""
-        rows = self.spark.read.format("delta").load(self._changes(stream))
-        return rows.where(F.col("mod_type") == QUARANTINED).count()
-
     def records(self, stream: ChangeStream) -> DataFrame:
         """One row for each group of records that have everything in common except their rows."""
         return self.spark.read.format("delta").load(self._records(stream))

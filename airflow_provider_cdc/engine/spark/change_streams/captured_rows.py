@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, DoubleType, FloatType
 from ...core.change_feed.feed_options import ChangeType, FeedColumns
 from ...core.change_streams.clock import StampedCommit
 from ...core.change_streams.definition import CaptureSettings, OnDuplicateKey
-from ...core.change_streams.key_ranges import BUCKETS
+from ...core.change_streams.key_ranges import BUCKET_SHIFT, BUCKETS, LEAST_HASH
 from ...core.change_streams.layout import Layout as Partitions
 from ...core.change_streams.value_capture import ModType, Shown, captured_values
 from ...core.change_streams.watches import WatchedTable
@@ -47,9 +47,6 @@ COMMIT_COLUMNS: Mapping[str, str] = {
     "column_types": "STRING",
     "value_capture_type": "STRING",
 }
-_HALF = 1 << 63
-_HASH_BITS = 64
-_BUCKET_BITS = BUCKETS.bit_length() - 1
 _OLD, _NEW = "_old", "_new"
 
 
@@ -139,8 +136,8 @@ class CapturedTable:
         """The changed rows, each with its key and the bucket of the key."""
         fields = watched_fields(self.table, self.layout)
         bucket = F.shiftrightunsigned(
-            F.xxhash64(F.lit(self.table.name), F.col("keys")).bitwiseXOR(F.lit(-_HALF)),
-            _HASH_BITS - _BUCKET_BITS,
+            F.xxhash64(F.lit(self.table.name), F.col("keys")).bitwiseXOR(F.lit(LEAST_HASH)),
+            BUCKET_SHIFT,
         ).cast("int")
         change = F.col(FEED_COLUMNS.change_type)
         is_old = change.isin(ChangeType.DELETE.value, ChangeType.PREIMAGE.value)

@@ -84,18 +84,14 @@ class Capturing:
         return self.streams.update(stream.name, lambda known: known.expired_before(before))
 
     def _batch(self, stream: ChangeStream) -> ChangeStream:
-        spans = {
-            table.source.table_id: span
-            for table in stream.tables
-            if (span := self._span(stream, table, table.sealed)) is not None
-        }
-        through = stream.capturing or _end_of_batch(stream, spans)
-        if stream.capturing is None:
+        through = stream.capturing
+        if through is None:
+            through = end = self._end_of_batch(stream)
 
             def begun(known: ChangeStream) -> ChangeStream:
                 if known.capturing is not None or known.pending[:1] != stream.pending[:1]:
                     raise _at_once(stream)
-                return replace(known, capturing=through)
+                return replace(known, capturing=end)
 
             stream = self.streams.update(stream.name, begun)
         taken = [each for each in stream.pending if each.stamp <= through]
@@ -105,6 +101,14 @@ class Capturing:
             return known.after_capture(through) if known.capturing == through else known
 
         return self._aligned(self.streams.update(stream.name, captured))
+
+    def _end_of_batch(self, stream: ChangeStream) -> int:
+        spans = {
+            table.source.table_id: span
+            for table in stream.tables
+            if (span := self._span(stream, table, table.sealed)) is not None
+        }
+        return _end_of_batch(stream, spans)
 
     def _write(self, stream: ChangeStream, taken: Sequence[StampedCommit], through: int) -> None:
         try:

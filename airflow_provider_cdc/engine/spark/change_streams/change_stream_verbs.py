@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from ...core.arguments.choices import parse_enum
 from ...core.arguments.validation import KEPT, Kept, validated
 from ...core.change_streams.definition import (
     ChangeStream,
@@ -17,8 +16,7 @@ from ...core.change_streams.definition import (
 )
 from ...core.change_streams.query_text import read_call
 from ...core.change_streams.read_request import ReadRequest, planned
-from ...core.change_streams.retention_period import retention_of
-from ...core.change_streams.spec import ChangeStreamSpec
+from ...core.change_streams.spec import ChangeStreamSpec, settings_given
 from ...core.change_streams.stamps import stamp_of
 from ...core.change_streams.value_capture import ModType, ValueCaptureType
 from ...core.change_streams.watches import Watch
@@ -137,33 +135,19 @@ class ChangeStreamVerbs:
         :raises InvalidRequest: a table cannot be watched, or a value is not accepted
         :raises StreamConflict: another process altered or advanced it at the same time
         """
-        subject = f"change stream {name}"
-        known = self._streams.get(name)
-        excluded = {
-            ModType.INSERT: exclude_insert,
-            ModType.UPDATE: exclude_update,
-            ModType.DELETE: exclude_delete,
-        }
-        now_excluded = tuple(
-            mod
-            for mod, given in excluded.items()
-            if (mod in known.settings.excluded if isinstance(given, Kept) else given)
+        settings = settings_given(
+            f"change stream {name}",
+            self._streams.get(name).settings.excluded,
+            excludes={
+                ModType.INSERT: exclude_insert,
+                ModType.UPDATE: exclude_update,
+                ModType.DELETE: exclude_delete,
+            },
+            value_capture_type=value_capture_type,
+            retention_period=retention_period,
+            int64_as=int64_as,
+            on_duplicate_key=on_duplicate_key,
         )
-        settings: dict[str, Any] = {}
-        if now_excluded != known.settings.excluded:
-            settings["excluded"] = now_excluded
-        if not isinstance(value_capture_type, Kept):
-            settings["value_capture_type"] = parse_enum(
-                subject, "value_capture_type", ValueCaptureType, value_capture_type
-            )
-        if not isinstance(retention_period, Kept):
-            settings["retention"] = retention_of(retention_period)
-        if not isinstance(int64_as, Kept):
-            settings["int64_as"] = parse_enum(subject, "int64_as", Int64As, int64_as)
-        if not isinstance(on_duplicate_key, Kept):
-            settings["on_duplicate_key"] = parse_enum(
-                subject, "on_duplicate_key", OnDuplicateKey, on_duplicate_key
-            )
         return self._alteration.alter(
             name, Alteration(tables=tables, settings=settings, comment=comment)
         )

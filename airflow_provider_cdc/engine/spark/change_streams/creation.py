@@ -33,6 +33,8 @@ MOST_PARTITIONS = 1024
 _SECRET_BYTES = 32
 _DIGEST_CHARACTERS = 16
 _ID_CHARACTERS = 12
+# A table to watch: the name and the watch as given, the table, and the physical keys and columns.
+_Named = tuple[str, Watch, Table, tuple[tuple[str, ...], tuple[str, ...] | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,9 @@ class ChangeStreamCreation:
         before = {store_key(table.source.location): table for table in known.tables}
         named = self._named(known.subject, tables)
         found: dict[str, WatchedTable] = {}
-        for given, watch, table in named:
+        for given, _, table, (keys, columns) in named:
             watched = before.get(store_key(table.location))
             if watched is not None:
-                layout = Layout.of(self.tables.newest_offset(table).metadata)
-                keys, columns = resolved(known.subject, given, watch, layout)
                 _check_keys(known.subject, watched, keys)
                 found[given] = replace(watched, columns=columns)
         new = [each for each in named if each[0] not in found]
@@ -123,7 +123,7 @@ class ChangeStreamCreation:
             with log_failures(f"dropping stream {table.stream}"):
                 self.catalog.drop_stream(table.stream, if_exists=True)
 
-    def _named(self, subject: str, tables: Mapping[str, Watch]) -> list[tuple[str, Watch, Table]]:
+    def _named(self, subject: str, tables: Mapping[str, Watch]) -> list[_Named]:
         """The tables to watch, checked before anything is written."""
         if not tables:
             raise InvalidRequest(
@@ -133,10 +133,9 @@ class ChangeStreamCreation:
                 fix='pass tables={"lake.accounts": Watch(keys=["id"])}',
             )
         locations: dict[str, str] = {}
-        found = [
-            (given, watch, self.tables.get(table_name(given))) for given, watch in tables.items()
-        ]
-        for given, watch, table in found:
+        found: list[_Named] = []
+        for given, watch in tables.items():
+            table = self.tables.get(table_name(given))
             same = locations.setdefault(store_key(table.location), given)
             if same != given:
                 raise InvalidRequest(
@@ -145,16 +144,17 @@ class ChangeStreamCreation:
                     cause=f"{same} is the same table",
                     fix="name each table once",
                 )
-            resolved(subject, given, watch, Layout.of(self.tables.newest_offset(table).metadata))
+            layout = Layout.of(self.tables.newest_offset(table).metadata)
+            found.append((given, watch, table, resolved(subject, given, watch, layout)))
         return found
 
     def _watched(
-        self, name: str, subject: str, named: Sequence[tuple[str, Watch, Table]]
+        self, name: str, subject: str, named: Sequence[_Named]
     ) -> tuple[WatchedTable, ...]:
         """The tables to watch, each with a new stream that makes it keep what is not captured."""
         found: list[WatchedTable] = []
         try:
-            for given, watch, table in named:
+            for given, watch, table, _ in named:
                 source = self._source(name, table.sql)
                 layout, version = Layout.of(source.offset.metadata), source.offset.version
                 keys, columns = resolved(subject, given, watch, layout)

@@ -7,16 +7,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...consumption.statement_errors import refused
-from ...core.change_streams.consumer import ConsumerState, PartitionRead
-from ...core.change_streams.definition import ChangeStream
-from ...core.change_streams.layout import Partition
+from ...core.change_streams.consumer import PartitionRead
 from ...core.change_streams.stamps import stamp_of
 from ...core.errors import InvalidStatement, StatementFailed
 from ...core.sql.statements import Statement, analyse, bind
@@ -30,7 +28,6 @@ from .records import Records
 RECORDS, MODS = "records", "mods"
 """The names under which statements read the data change records and the changed rows."""
 
-_MICROSECOND = timedelta(microseconds=1)
 _DIGEST_CHARACTERS = 32
 
 
@@ -93,7 +90,9 @@ class PartitionConsumption:
         """
         stream = self.streams.get(name)
         partition = stream.token_key.partition(partition_token)
-        state = self._running(stream, consumer, partition)
+        state = self.consumers.update(
+            stream, consumer, lambda known: known.with_ledger(known.ledger.running(partition))
+        )
         state.check_kept(stream)
         read = state.read_of(stream, state.ledger, partition)
         rows = self.records.between(stream, partition, _begin_of(read), _end_of(read))
@@ -106,28 +105,11 @@ class PartitionConsumption:
         finally:
             for view in views.values():
                 self.spark.catalog.dropTempView(view)
-        self._done(stream, consumer, partition, _end_of(read))
-
-    def _running(self, stream: ChangeStream, consumer: str, partition: Partition) -> ConsumerState:
-        self.consumers.get(stream, consumer)
-
-        def running(known: ConsumerState | None) -> ConsumerState:
-            assert known is not None
-            return known.with_ledger(known.ledger.running(partition))
-
-        return self.consumers.update(stream, consumer, running)
-
-    def _done(
-        self, stream: ChangeStream, consumer: str, partition: Partition, through: int
-    ) -> None:
         # Steps of the layout that came meanwhile are after what is captured.
-        newest = self.streams.get(stream.name)
-
-        def done(known: ConsumerState | None) -> ConsumerState:
-            assert known is not None
-            return known.done(newest, partition, through)
-
-        self.consumers.update(stream, consumer, done)
+        newest, through = self.streams.get(name), _end_of(read)
+        self.consumers.update(
+            stream, consumer, lambda known: known.done(newest, partition, through)
+        )
 
     def _statement(self, text: str) -> Statement:
         statement = analyse(text, [RECORDS, MODS])

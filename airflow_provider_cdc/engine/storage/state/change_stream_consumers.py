@@ -23,34 +23,40 @@ class ChangeStreamConsumers:
         self._streams = streams
         self._files = files
 
-    def find(self, stream: ChangeStream, consumer: str) -> ConsumerState | None:
-        """The state of a consumer; ``None``: it has not begun."""
-        entry = self._log(stream, consumer).newest()
-        return None if entry is None else entry.state
-
-    def get(self, stream: ChangeStream, consumer: str) -> ConsumerState:
-        """The state of a consumer.
-
-        :raises InvalidRequest: it has not begun
-        """
-        found = self.find(stream, consumer)
-        if found is None:
-            raise InvalidRequest(
-                f"consumer {consumer}",
-                f"has not begun to read {stream.name}",
-                cause="list_partitions was not called for it",
-                fix="call list_partitions first; it returns what to read",
-            )
-        return found
-
-    def update(
+    def begin(
         self,
         stream: ChangeStream,
         consumer: str,
         change: Callable[[ConsumerState | None], ConsumerState],
     ) -> ConsumerState:
-        """Record what ``change`` makes of a consumer; see :meth:`StateLog.update`."""
+        """Record what ``change`` makes of a consumer; it gets ``None`` if the consumer is new.
+
+        See :meth:`StateLog.update`.
+        """
         return self._log(stream, consumer).update(change)
+
+    def update(
+        self,
+        stream: ChangeStream,
+        consumer: str,
+        change: Callable[[ConsumerState], ConsumerState],
+    ) -> ConsumerState:
+        """Record what ``change`` makes of a consumer that has begun.
+
+        :raises InvalidRequest: it has not begun
+        """
+
+        def changed(known: ConsumerState | None) -> ConsumerState:
+            if known is None:
+                raise InvalidRequest(
+                    f"consumer {consumer}",
+                    f"has not begun to read {stream.name}",
+                    cause="list_partitions was not called for it",
+                    fix="call list_partitions first; it returns what to read",
+                )
+            return change(known)
+
+        return self.begin(stream, consumer, changed)
 
     def _log(self, stream: ChangeStream, consumer: str) -> StateLog[ConsumerState]:
         name = consumer_name(consumer)
