@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from ..clock import utc_now
 from ..core.arguments.intervals import interval_of
 from ..core.arguments.validation import validated, validated_call
+from ..core.change_streams.captures import RecordTimes
 from ..core.change_streams.consumer import ConsumerProgress, ConsumerState, PartitionRead
 from ..core.change_streams.definition import ChangeStream
 from ..core.change_streams.ledger import Lease
@@ -15,6 +16,7 @@ from ..core.change_streams.read_request import ReadRequest
 from ..core.change_streams.stamps import stamp_of
 from ..core.names import consumer_name
 from ..storage.files.stores import Files
+from ..storage.state.captures import Captures
 from ..storage.state.change_stream_consumers import ChangeStreamConsumers
 from ..storage.state.change_streams import ChangeStreams
 
@@ -41,6 +43,7 @@ class ChangeStreamCatalog:
         files = Files(storage_options)
         self._streams = ChangeStreams(state, files)
         self._consumers = ChangeStreamConsumers(self._streams, files)
+        self._captures = Captures(self._streams, files)
         self._clock = clock
 
     def list_change_streams(self) -> list[ChangeStream]:
@@ -86,7 +89,8 @@ class ChangeStreamCatalog:
 
         def handed_out(known: ConsumerState | None) -> ConsumerState:
             given = Lease(holder, now + length // _MICROSECOND)
-            state, found = (known or begun()).handed_out(stream, given, now, limit)
+            ready = self._without_empty_reads(stream, known or begun(), now, holder)
+            state, found = ready.handed_out(stream, given, now, limit)
             reads[:] = found
             return state
 
@@ -100,8 +104,18 @@ class ChangeStreamCatalog:
         :raises StreamNotFound: there is no such change stream
         :raises InvalidRequest: the consumer has not begun
         """
-        stream = self._streams.get(name)
-        settled = self._consumers.update(
-            stream, consumer, lambda known: known.with_ledger(known.ledger.released(holder))
-        )
-        return settled.progress(stream)
+        stream, now = self._streams.get(name), stamp_of(self._clock())
+
+        def settled(known: ConsumerState) -> ConsumerState:
+            released = known.with_ledger(known.ledger.released(holder))
+            return self._without_empty_reads(stream, released, now, holder)
+
+        return self._consumers.update(stream, consumer, settled).progress(stream)
+
+    def _without_empty_reads(
+        self, stream: ChangeStream, known: ConsumerState, now: int, holder: str
+    ) -> ConsumerState:
+        known.check_kept(stream)
+        begin = known.ledger.watermark + 1
+        records = RecordTimes.of(self._captures.between(stream, begin, stream.captured))
+        return known.without_empty_reads(stream, records, now, holder)

@@ -10,8 +10,9 @@ from change_stream_lab import ChangeStreamLab
 from stream_lab import Crash
 
 from airflow_provider_cdc.engine import InvalidRequest, Watch
-from airflow_provider_cdc.engine.spark.change_streams.capture_tables import CaptureTables
+from airflow_provider_cdc.engine.spark.change_streams.capture_files import CaptureFiles
 from airflow_provider_cdc.engine.spark.change_streams.capturing import Capturing
+from airflow_provider_cdc.engine.storage.state.captures import Captures
 from airflow_provider_cdc.engine.storage.state.change_streams import ChangeStreams
 
 BY_ID = {"src": Watch(keys=["id"])}
@@ -200,7 +201,7 @@ def test_renamed_columns_keep_being_watched(lab: ChangeStreamLab, renamed: str) 
     assert second == ("DELETE", {names["id"]: "1"}, {}, {names["n"]: "11"})
 
 
-@pytest.mark.parametrize("point", ["changes", "records", "captured", "aligned"])
+@pytest.mark.parametrize("point", ["rows", "publication", "captured", "aligned"])
 def test_capture_that_is_killed_is_repeated_exactly(
     lab: ChangeStreamLab, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -226,14 +227,17 @@ def test_capture_that_is_killed_is_repeated_exactly(
 
 
 def kill_before(patched: pytest.MonkeyPatch, point: str) -> None:
-    """Let a capture crash before it writes its changes or records, or records what it did."""
-    appended, updated, aligned = CaptureTables._append, ChangeStreams.update, Capturing._aligned
+    """Let a capture crash before it writes or publishes its rows, or records what it did."""
+    written, updated, aligned = CaptureFiles._written, ChangeStreams.update, Capturing._aligned
     seen = {"updates": 0, "alignments": 0}
 
-    def append(self: Any, stream: Any, rows: Any, location: str, through: int) -> None:
-        if location.endswith(point):
+    def write(self: Any, *arguments: Any) -> Any:
+        if point == "rows":
             raise Crash
-        appended(self, stream, rows, location, through)
+        return written(self, *arguments)
+
+    def publish(self: Any, *arguments: Any) -> Any:
+        raise Crash
 
     def update(self: Any, name: str, change: Any) -> Any:
         seen["updates"] += 1
@@ -248,6 +252,10 @@ def kill_before(patched: pytest.MonkeyPatch, point: str) -> None:
             raise Crash
         return aligned(self, stream)
 
-    patched.setattr(CaptureTables, "_append", append)
+    patched.setattr(CaptureFiles, "_written", write)
+    if point == "publication":
+        patched.setattr(Captures, "publish", publish)
+        # A killed process removes nothing.
+        patched.setattr(Captures, "remove_rows", lambda *_: None)
     patched.setattr(ChangeStreams, "update", update)
     patched.setattr(Capturing, "_aligned", align)

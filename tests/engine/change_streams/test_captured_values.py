@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_provider_cdc.engine.core.change_streams.clock import SourceCommit, StampedCommit
 from airflow_provider_cdc.engine.core.change_streams.definition import CaptureSettings, Int64As
@@ -18,6 +19,7 @@ from airflow_provider_cdc.engine.core.change_streams.watches import WatchedTable
 from airflow_provider_cdc.engine.core.delta.table_schema import Layout
 from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.spark.change_streams.captured_rows import CapturedTable
+from airflow_provider_cdc.engine.spark.change_streams.data_records import changed_rows
 
 COLUMNS = "id INT, v STRING, n INT"
 FEED = f"{COLUMNS}, _feed_change_type STRING, _feed_commit_version BIGINT, `METADATA$ROW_ID` STRING"
@@ -67,8 +69,9 @@ def captured(
     capture: ValueCaptureType,
     table: str,
 ) -> DataFrame:
-    feed = spark.createDataFrame(rows, FEED)
-    return of_table(watched, capture, table).rows(feed, 1, range)
+    found = of_table(watched, capture, table)
+    stored = found.rows(spark.createDataFrame(rows, FEED), 1, range)
+    return changed_rows(stored, found.source).withColumn("table_name", F.lit(table))
 
 
 def of_columns(names: Sequence[str] | None, values: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +142,9 @@ def test_bucket_of_a_captured_row_is_that_of_the_hash_of_its_key(spark: SparkSes
     rows = [change("insert", key, OLD) for key in range(50)]
     found = captured(spark, rows, None, ValueCaptureType.OLD_AND_NEW_VALUES, "t")
 
-    hashed = found.selectExpr("bucket", "xxhash64('t', keys) AS hash").collect()
+    hashed = found.selectExpr(
+        "bucket", "xxhash64('t', CAST(get_json_object(keys, '$.id') AS BIGINT)) AS hash"
+    ).collect()
 
     assert len({row.bucket for row in hashed}) > 40
     assert all(row.bucket == bucket_of(row.hash) for row in hashed)

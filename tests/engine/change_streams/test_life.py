@@ -27,6 +27,7 @@ from airflow_provider_cdc.engine import (
 )
 
 BY_ID = {"src": Watch(keys=["id"])}
+TRACKED = "'delta.enableRowTracking' = 'true'"
 
 
 def sources(lab: ChangeStreamLab) -> set[str]:
@@ -197,15 +198,40 @@ def test_records_older_than_the_retention_period_are_removed(lab: ChangeStreamLa
     stream = lab.advance()
 
     assert len(stream.layout.steps) == 1
-    changes = lab.spark.read.format("delta").load(state_table(lab, "changes"))
-    assert [row["keys"] for row in changes.select("keys").collect()] == []
+    assert stored_captures(lab) == []
+    assert not list(Path(lab.path("state"), "change_streams").rglob("*.parquet"))
     with pytest.raises(InvalidPartitionToken, match="ended before the retention period"):
         lab.read(lab.stopped, partition_token=old)
 
 
-def state_table(lab: ChangeStreamLab, name: str) -> str:
-    (found,) = Path(lab.path("state"), "change_streams").glob(f"*/*/{name}")
-    return str(found)
+def test_compacted_captures_have_the_same_records(lab: ChangeStreamLab) -> None:
+    lab.make("other", "v STRING", "INSERT INTO {t} VALUES ('a')", properties=TRACKED)
+    lab.stopped = created = datetime.now(UTC)
+    lab.create({"src": Watch(keys=["id"]), "other": Watch()}, partitions=2)
+    lab.stopped = created + timedelta(hours=5)
+    lab.advance()
+    for number in range(3, 6):
+        lab.sql(f"INSERT INTO {{src}} VALUES ({number}, 'c', 30)")
+        lab.advance()
+    lab.sql("ALTER TABLE {src} ADD COLUMNS (w INT)", "UPDATE {src} SET w = id")
+    lab.sql("DELETE FROM {other}")
+    lab.advance()
+    before = lab.records()
+    captures = stored_captures(lab)
+
+    # Records from before the third hour are removed, and captures are compacted.
+    lab.stopped = created + timedelta(hours=26, minutes=30)
+    lab.advance()
+    assert lab.records() == before
+    # The next removal takes what the compaction has replaced.
+    lab.stopped = created + timedelta(hours=28, minutes=40)
+    lab.advance()
+    assert lab.records() == before
+    assert (len(captures), len(stored_captures(lab))) == (4, 1)
+
+
+def stored_captures(lab: ChangeStreamLab) -> list[Path]:
+    return list(Path(lab.path("state"), "change_streams").glob("*/*/captures/*.json"))
 
 
 def test_history_of_a_source_that_was_cut_off_is_reported(lab: ChangeStreamLab) -> None:

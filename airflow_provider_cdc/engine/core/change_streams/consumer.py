@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ..errors import StreamStale
+from .captures import RecordTimes
 from .definition import ChangeStream
 from .layout import Partition
 from .ledger import Lease, Ledger, PartitionEntry, PartitionState
@@ -76,19 +79,40 @@ class ConsumerState:
         :param lease: who gets them
         :param now: the stamp of this moment
         :param limit: how many at most; ``None``: all that are ready
+        :raises StreamStale: some records that it has not read were removed
         """
         self.check_kept(stream)
-        ledger = self.ledger
-        reads: list[PartitionRead] = []
-        for partition in ledger.ready_at(now, lease.holder):
-            if limit is not None and len(reads) >= limit:
-                break
-            due = self._due(stream, partition, ledger.entries[partition])
-            if due is None:
-                continue
-            ledger = ledger.scheduled(partition, due, lease)
-            reads.append(self.read_of(stream, ledger, partition))
+        due = dict(islice(self._ready(stream, now, lease.holder), limit))
+        ledger = self.ledger.scheduled(due, lease)
+        reads = [self.read_of(stream, ledger, partition) for partition in due]
         return self.with_ledger(ledger), reads
+
+    def without_empty_reads(
+        self, stream: ChangeStream, records: RecordTimes, now: int, holder: str
+    ) -> ConsumerState:
+        """The state after the reads were done that could be handed out now and have no record.
+
+        Spanner: such a read returns a heartbeat, or child partitions. No reader is needed for that.
+
+        :param records: those of everything captured that the consumer has not read
+        :param now: the stamp of this moment
+        :param holder: who would get the reads
+        :raises StreamStale: some records that it has not read were removed
+        """
+        self.check_kept(stream)
+        state = self
+        while True:
+            entries = state.ledger.entries
+            empty = {
+                partition: through
+                for partition, through in state._ready(stream, now, holder)
+                if entries[partition].through is None
+                and not records.has_any(partition, entries[partition].watermark + 1, through)
+            }
+            if not empty:
+                return state
+            # Their children may be next.
+            state = state.done(stream, empty)
 
     def check_kept(self, stream: ChangeStream) -> None:
         """Check that the records that it has not read still exist.
@@ -119,12 +143,17 @@ class ConsumerState:
             closed is not None and entry.through >= closed - 1,
         )
 
-    def done(self, stream: ChangeStream, partition: Partition, through: int) -> ConsumerState:
-        """The state after the records of a partition up to a stamp were processed."""
-        closed = stream.layout.end_of(partition)
-        is_last = closed is not None and through >= closed - 1
-        children = stream.layout.children_of(partition) if is_last else ()
-        return self.with_ledger(self.ledger.done(partition, through, children))
+    def done(self, stream: ChangeStream, reads: Mapping[Partition, int]) -> ConsumerState:
+        """The state after the records of partitions, each up to a stamp, were processed."""
+        found = {}
+        for partition, through in reads.items():
+            closed = stream.layout.end_of(partition)
+            is_last = closed is not None and through >= closed - 1
+            found[partition] = (
+                through,
+                stream.layout.children_of(partition) if is_last else (),
+            )
+        return self.with_ledger(self.ledger.done(found))
 
     def progress(self, stream: ChangeStream) -> ConsumerProgress:
         """How far it is."""
@@ -141,6 +170,16 @@ class ConsumerState:
         return ConsumerProgress(
             self.consumer, stamp_text(watermark), len(entries), waiting, is_complete
         )
+
+    def _ready(
+        self, stream: ChangeStream, now: int, holder: str
+    ) -> Iterator[tuple[Partition, int]]:
+        """The partitions that can be handed out, and the stamp up to which each can be read."""
+        ledger = self.ledger
+        for partition in ledger.ready_at(now, holder):
+            due = self._due(stream, partition, ledger.entries[partition])
+            if due is not None:
+                yield partition, due
 
     def _due(self, stream: ChangeStream, partition: Partition, entry: PartitionEntry) -> int | None:
         """The stamp up to which a partition can be read now; ``None``: nothing is left to read."""

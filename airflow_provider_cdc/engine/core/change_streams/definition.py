@@ -45,13 +45,18 @@ class OnDuplicateKey(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
-    """What the records of a change stream hold, and how long they are kept."""
+    """What the records of a change stream hold, and how long they are kept.
+
+    ``target_rows`` is how many changed rows an advance should capture of each partition. ``None``:
+    no partition is split or merged by load.
+    """
 
     value_capture_type: ValueCaptureType = ValueCaptureType.OLD_AND_NEW_VALUES
     retention: timedelta = timedelta(days=1)
     excluded: tuple[ModType, ...] = ()
     int64_as: Int64As = Int64As.STRING
     on_duplicate_key: OnDuplicateKey = OnDuplicateKey.FAIL
+    target_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,25 +96,29 @@ class Ledger:
             if self._is_free(self.entries[partition], now, holder) and self._may_run(partition)
         )
 
-    def scheduled(self, partition: Partition, through: int, lease: Lease) -> Ledger:
-        """The ledger with a partition that is handed out to be read up to a stamp.
+    def scheduled(self, reads: Mapping[Partition, int], lease: Lease) -> Ledger:
+        """The ledger with partitions that are handed out, each to be read up to a stamp.
 
-        If a read of it was handed out before and is not done, its end stays.
+        If a read of one was handed out before and is not done, its end stays.
 
-        :raises InvalidRequest: it is unknown, finished, or one of its parents is not finished
+        :raises InvalidRequest: one is unknown, finished, or one of its parents is not finished
         """
-        entry = self._unfinished(partition, "cannot hand out a partition")
-        if not self._may_run(partition):
-            waiting = sum(not self._is_finished(parent) for parent in entry.parents)
-            raise InvalidRequest(
-                self.subject,
-                "cannot read a partition before all its parents are finished",
-                cause=f"{waiting} of its {len(entry.parents)} parents are not finished",
-                fix="read the partitions that list_partitions returns",
+        entries = dict(self.entries)
+        for partition, through in reads.items():
+            entry = self._unfinished(partition, "cannot hand out a partition")
+            if not self._may_run(partition):
+                waiting = sum(not self._is_finished(parent) for parent in entry.parents)
+                raise InvalidRequest(
+                    self.subject,
+                    "cannot read a partition before all its parents are finished",
+                    cause=f"{waiting} of its {len(entry.parents)} parents are not finished",
+                    fix="read the partitions that list_partitions returns",
+                )
+            fixed = through if entry.through is None else entry.through
+            entries[partition] = replace(
+                entry, state=PartitionState.SCHEDULED, through=fixed, lease=lease
             )
-        fixed = through if entry.through is None else entry.through
-        entry = replace(entry, state=PartitionState.SCHEDULED, through=fixed, lease=lease)
-        return self._with(partition, entry)
+        return replace(self, entries=entries)
 
     def running(self, partition: Partition) -> Ledger:
         """The ledger with a partition that a reader begins, or begins again after a crash.
@@ -131,32 +135,37 @@ class Ledger:
             )
         return self._with(partition, replace(entry, state=PartitionState.RUNNING))
 
-    def done(self, partition: Partition, through: int, children: Collection[Child]) -> Ledger:
-        """The ledger after the records of a partition up to a stamp were processed.
+    def done(self, reads: Mapping[Partition, tuple[int, Collection[Child]]]) -> Ledger:
+        """The ledger after the records of partitions, each up to a stamp, were processed.
 
-        With ``children``, the partition is finished. A child of a merge is registered once, by
-        whichever parent is finished first. If a reader that was thought dead reports the same
-        again, nothing changes.
+        With children, a partition is finished. A child of a merge is registered once, by whichever
+        parent is finished first. If a reader that was thought dead reports the same again, nothing
+        changes.
 
-        :param children: what the child partitions record of the read has; empty without one
-        :raises InvalidRequest: the partition is unknown
+        :param reads: the stamp of each partition, and what the child partitions record of its read
+            has; empty without one
+        :raises InvalidRequest: a partition is unknown
         """
-        entry = self.entries.get(partition)
-        if entry is not None and self._knows(entry, through, children):
+        entries = dict(self.entries)
+        for partition, (through, children) in reads.items():
+            known = self.entries.get(partition)
+            if known is not None and self._knows(known, through, children):
+                continue
+            entry = self._unfinished(partition, "cannot move the watermark of a partition")
+            is_whole = entry.through is None or through >= entry.through
+            entries[partition] = replace(
+                entry,
+                state=PartitionState.FINISHED if children else PartitionState.CREATED,
+                watermark=max(entry.watermark, through),
+                through=None if is_whole else entry.through,
+                lease=None,
+            )
+            for child in children:
+                begin = child.partition.start - 1
+                fresh = PartitionEntry(PartitionState.CREATED, begin, child.parents)
+                entries.setdefault(child.partition, fresh)
+        if entries == self.entries:
             return self
-        entry = self._unfinished(partition, "cannot move the watermark of a partition")
-        is_whole = entry.through is None or through >= entry.through
-        entry = replace(
-            entry,
-            state=PartitionState.FINISHED if children else PartitionState.CREATED,
-            watermark=max(entry.watermark, through),
-            through=None if is_whole else entry.through,
-            lease=None,
-        )
-        entries = {**self.entries, partition: entry}
-        for child in children:
-            fresh = PartitionEntry(PartitionState.CREATED, child.partition.start - 1, child.parents)
-            entries.setdefault(child.partition, fresh)
         return replace(self, entries=entries)._without_history()
 
     def released(self, holder: str) -> Ledger:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..arguments.choices import parse_enum
 from ..arguments.validation import Kept
+from ..errors import InvalidRequest
 from .definition import CaptureSettings, Int64As, OnDuplicateKey
 from .retention_period import retention_of
 from .value_capture import ModType, ValueCaptureType
@@ -40,6 +41,7 @@ class ChangeStreamSpec:
         exclude_delete: bool,
         int64_as: str,
         on_duplicate_key: str,
+        target_rows: int | None,
         **given: Any,
     ) -> ChangeStreamSpec:
         """The spec of the arguments of ``Engine.create_change_stream``, as a caller writes them.
@@ -58,6 +60,7 @@ class ChangeStreamSpec:
             retention_period=retention_period,
             int64_as=int64_as,
             on_duplicate_key=on_duplicate_key,
+            target_rows=target_rows,
         )
         return cls(name=name, tables=tables, settings=CaptureSettings(**settings), **given)
 
@@ -75,6 +78,7 @@ class ChangeStreamSpec:
             "exclude_delete": ModType.DELETE in found.excluded,
             "int64_as": found.int64_as,
             "on_duplicate_key": found.on_duplicate_key,
+            "target_rows": found.target_rows,
             "partitions": self.partitions,
             "comment": self.comment,
             "or_replace": self.or_replace,
@@ -96,6 +100,7 @@ def settings_given(
     retention_period: timedelta | str | Kept,
     int64_as: str | Kept,
     on_duplicate_key: str | Kept,
+    target_rows: int | Kept | None,
 ) -> dict[str, Any]:
     """The fields of ``CaptureSettings`` that differ, or are not KEPT, as a caller writes them.
 
@@ -122,4 +127,13 @@ def settings_given(
         found["on_duplicate_key"] = parse_enum(
             subject, "on_duplicate_key", OnDuplicateKey, on_duplicate_key
         )
+    if not isinstance(target_rows, Kept):
+        if target_rows is not None and target_rows < 1:
+            raise InvalidRequest(
+                subject,
+                f"cannot have target_rows = {target_rows}",
+                cause="expected 1 or more",
+                fix="pass 100000, or None so that no partition is split or merged by load",
+            )
+        found["target_rows"] = target_rows
     return found

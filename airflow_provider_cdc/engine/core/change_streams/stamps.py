@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+MICROSECONDS_A_DAY = timedelta(days=1) // _MICROSECOND
+MICROSECONDS_AN_HOUR = timedelta(hours=1) // _MICROSECOND
 
 
 def stamp_of(moment: datetime) -> int:

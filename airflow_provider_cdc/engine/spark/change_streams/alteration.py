@@ -15,7 +15,7 @@ from .creation import ChangeStreamCreation
 
 _TRIES = 10
 # These change nothing of what is captured, so they take effect at once.
-_AT_ONCE = frozenset({"retention", "on_duplicate_key"})
+_AT_ONCE = frozenset({"retention", "on_duplicate_key", "target_rows"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

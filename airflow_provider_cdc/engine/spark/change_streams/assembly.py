@@ -13,17 +13,20 @@ from ...storage.files.stores import Files
 from ...storage.registry.registry import Registry
 from ...storage.sources.commit_clock import CommitClock
 from ...storage.sources.source_log import SourceLog
+from ...storage.state.captures import Captures
 from ...storage.state.change_stream_consumers import ChangeStreamConsumers
 from ...storage.state.change_streams import ChangeStreams
 from ..change_feed.feed_reader import FeedReader
 from ..streams.creation import Creation
 from ..tables.delta_tables import Tables
-from .capture_tables import CaptureTables
+from .capture_files import CaptureFiles
 from .capturing import Capturing
 from .change_stream_verbs import ChangeStreamVerbs
 from .creation import ChangeStreamCreation
+from .data_records import DataRecords
 from .partition_consumption import PartitionConsumption
 from .partition_verbs import PartitionVerbs
+from .rebalancing import Rebalancing
 from .records import Records
 
 
@@ -42,16 +45,18 @@ def change_stream_verbs(
 ) -> tuple[ChangeStreamVerbs, PartitionVerbs]:
     """The verbs of the change streams in the state folder ``state``, and of their consumers."""
     streams = ChangeStreams(state, files)
-    captures = CaptureTables(spark, streams, files)
-    records = Records(spark, captures)
+    captures = Captures(streams, files)
+    capture_files = CaptureFiles(spark, captures)
+    records = Records(spark, DataRecords(spark, capture_files))
     consumers = ChangeStreamConsumers(streams, files)
     verbs = ChangeStreamVerbs(
         streams,
-        ChangeStreamCreation(streams, tables, captures, creation, catalog, clock),
+        ChangeStreamCreation(streams, tables, files, creation, catalog, clock),
         Capturing(
             spark,
             streams,
-            captures,
+            capture_files,
+            files,
             registry,
             sources,
             feeds,
@@ -59,6 +64,7 @@ def change_stream_verbs(
             catalog.principal,
             clock,
         ),
+        Rebalancing(streams, capture_files),
         records,
         CommitClock(files, registry),
         clock,

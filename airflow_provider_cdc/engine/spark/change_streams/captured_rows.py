@@ -1,17 +1,23 @@
-"""The changes of one watched table as rows of the capture table."""
+"""The changes of one watched table as rows that a capture stores."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DoubleType, FloatType
+from pyspark.sql.types import DataType, DoubleType, FloatType, StringType
 
 from ...core.change_feed.feed_options import ChangeType, FeedColumns
+from ...core.change_streams.captures import (
+    QUARANTINED,
+    CapturedColumn,
+    CapturedSource,
+)
 from ...core.change_streams.clock import StampedCommit
 from ...core.change_streams.definition import CaptureSettings, OnDuplicateKey
 from ...core.change_streams.key_ranges import BUCKET_SHIFT, BUCKETS, LEAST_HASH
@@ -22,65 +28,58 @@ from ...core.delta.table_schema import Layout, physical_name
 from ...core.model.stream import METADATA_COLUMNS, ColumnStyle
 from ...core.names import quote
 from ..change_sets.columns import comparable, spark_fields
-from .json_values import object_json, some_fields_json, type_json
+from .json_values import object_json, spark_type, stored_as, stored_value, type_json
 
 FEED_COLUMNS = FeedColumns("_feed")
-QUARANTINED = "QUARANTINED"
 ROW_ID = METADATA_COLUMNS[ColumnStyle.SNOWFLAKE].row_id
-CAPTURE_COLUMNS: Mapping[str, str] = {
+# The columns of every stored row. Beside them, each source has a column with its name: a struct of
+# the keys, the old values and the new ones.
+STORED_COLUMNS: Mapping[str, str] = {
     "bucket": "INT",
     "stamp": "BIGINT",
+    "version": "BIGINT",
     "first_bucket": "INT",
-    "table_name": "STRING",
-    "version": "BIGINT",
+    "source_id": "STRING",
     "mod_type": "STRING",
-    "column_set": "STRING",
-    "keys": "STRING",
-    "new_values": "STRING",
-    "old_values": "STRING",
+    "modified": "STRING",
 }
-# What all changes of a commit have in common.
-COMMIT_COLUMNS: Mapping[str, str] = {
-    "table_name": "STRING",
-    "version": "BIGINT",
-    "transaction_id": "STRING",
-    "column_types": "STRING",
-    "value_capture_type": "STRING",
-}
-_OLD, _NEW = "_old", "_new"
+KEYS, OLD, NEW = "k", "o", "n"
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A watched column: its name, its type and its place in the table, from 1 on."""
+class WatchedColumn:
+    """A watched column as it is stored, and the type that it has in its table."""
 
-    name: str
+    stored: CapturedColumn
     kind: DataType
-    ordinal: int
-    is_key: bool
 
-    def type_in(self, settings: CaptureSettings) -> dict[str, Any]:
-        """The column as ``column_types`` describes it."""
-        return {
-            "name": self.name,
-            "type": json.dumps(type_json(self.kind, settings.int64_as), separators=(",", ":")),
-            "is_primary_key": self.is_key,
-            "ordinal_position": self.ordinal,
-        }
+    @property
+    def given(self) -> Column:
+        """Its values in the change feed."""
+        value = F.col(quote(self.stored.name))
+        # Zero has one sign, so that equal keys are stored alike.
+        is_float = self.stored.is_key and isinstance(self.kind, (FloatType, DoubleType))
+        return value + F.lit(0.0).cast(self.kind) if is_float else value
 
 
-def watched_fields(table: WatchedTable, layout: Layout) -> list[Field]:
-    """The columns of the key, and the watched ones beside them, in the order of the table."""
-    fields = zip(layout.fields, spark_fields(layout.fields), strict=True)
-    found = []
-    for ordinal, (given, field) in enumerate(fields, 1):
-        is_key = physical_name(given) in table.keys
-        if is_key or table.watches(given):
-            found.append(Field(field.name, field.dataType, ordinal, is_key))
-    return found
+def part(column: CapturedColumn) -> str:
+    """The name of a column within the struct of its source."""
+    return f"c{column.ordinal}"
 
 
-@dataclass(frozen=True, slots=True)
+def struct_type(source: CapturedSource) -> str:
+    """The type of the column of a source."""
+
+    def of(columns: Sequence[CapturedColumn]) -> str:
+        fields = (f"{part(column)}: {spark_type(column.stored_as)}" for column in columns)
+        # A struct has a field; a table may have only a key.
+        return f"STRUCT<{', '.join(('_: int', *fields))}>"
+
+    values = of(source.values)
+    return f"STRUCT<{KEYS}: {of(source.keys)}, {OLD}: {values}, {NEW}: {values}>"
+
+
+@dataclass(frozen=True)
 class CapturedTable:
     """The changes of a watched table that one capture writes.
 
@@ -95,10 +94,29 @@ class CapturedTable:
     partitions: Partitions
     settings: CaptureSettings
 
+    @cached_property
+    def source(self) -> CapturedSource:
+        """The table as the capture describes it."""
+        return CapturedSource(
+            self.table.name,
+            tuple(column.stored for column in self._columns),
+            self.settings.value_capture_type,
+            self.settings.int64_as,
+        )
+
+    @property
+    def transactions(self) -> list[tuple[int, int, str]]:
+        """Of each commit its version, its stamp and the id of its transaction."""
+        return [
+            (found.version, each.stamp, found.transaction or f"{found.table}:{found.version}")
+            for each in self.commits
+            for found in (each.commit,)
+        ]
+
     def rows(
         self, feed: DataFrame, tasks: int, placed: Callable[[int], Sequence[int]]
     ) -> DataFrame:
-        """The rows of the capture table, each task with the buckets of one range.
+        """The rows to store, each task with the buckets of one range.
 
         Spanner: the key of a row never changes. So an update of the key is a delete and an insert.
         A delete and an insert of a key in one commit is an update.
@@ -111,74 +129,76 @@ class CapturedTable:
         place = F.element_at(places, F.expr(f"bucket * {tasks} DIV {BUCKETS}").cast("int") + 1)
         rows = self._keyed(feed).withColumn("place", place).repartition(tasks, "place")
         old, new = F.when(F.col("is_old"), F.col("row")), F.when(~F.col("is_old"), F.col("row"))
-        paired = rows.groupBy("place", "bucket", "version", "keys").agg(
-            F.first(old, ignorenulls=True).alias(_OLD),
-            F.first(new, ignorenulls=True).alias(_NEW),
+        # In this order, the rows need no other sort.
+        paired = rows.groupBy("bucket", "version", "hash", KEYS, "place").agg(
+            F.first(old, ignorenulls=True).alias(OLD),
+            F.first(new, ignorenulls=True).alias(NEW),
             F.greatest(F.count(old), F.count(new)).alias("count"),
         )
-        return self._shown(paired)
+        return self._stored(paired)
 
     def inserts(self, feed: DataFrame) -> DataFrame | None:
         """The same for a feed in which each row is an insert. Nothing is paired, so no row moves to
-        another task. ``None``: several rows have the same key.
+        another task. ``None``: several rows may have the same key.
         """
         rows = self._keyed(feed)
-        key = F.xxhash64("version", "keys").alias("key")
-        if not rows.select(key).groupBy("key").count().where("count > 1").isEmpty():
+        keys = rows.select(F.xxhash64("version", "hash").alias("key"))
+        if not keys.groupBy("key").count().where("count > 1").isEmpty():
             return None
         none = F.lit(None).cast(rows.schema["row"].dataType)
-        paired = rows.select(
-            "*", none.alias(_OLD), F.col("row").alias(_NEW), F.lit(1).alias("count")
+        return self._stored(
+            rows.select("*", none.alias(OLD), F.col("row").alias(NEW), F.lit(1).alias("count"))
         )
-        return self._shown(paired)
+
+    @cached_property
+    def _columns(self) -> Sequence[WatchedColumn]:
+        """The columns of the key, and the watched ones beside them, in the order of the table."""
+        fields = zip(self.layout.fields, spark_fields(self.layout.fields), strict=True)
+        found = []
+        for ordinal, (given, field) in enumerate(fields, 1):
+            is_key = physical_name(given) in self.table.keys
+            if is_key or self.table.watches(given):
+                found.append(self._column(field.name, field.dataType, ordinal, is_key))
+        if not self.table.keys:
+            found.append(self._column(ROW_ID, StringType(), 0, is_key=True))
+        return found
+
+    def _column(self, name: str, kind: DataType, ordinal: int, is_key: bool) -> WatchedColumn:
+        described = json.dumps(type_json(kind, self.settings.int64_as), separators=(",", ":"))
+        return WatchedColumn(
+            CapturedColumn(name, ordinal, is_key, described, stored_as(kind)), kind
+        )
 
     def _keyed(self, feed: DataFrame) -> DataFrame:
-        """The changed rows, each with its key and the bucket of the key."""
-        fields = watched_fields(self.table, self.layout)
-        bucket = F.shiftrightunsigned(
-            F.xxhash64(F.lit(self.table.name), F.col("keys")).bitwiseXOR(F.lit(LEAST_HASH)),
-            BUCKET_SHIFT,
-        ).cast("int")
+        """The changed rows, each with its key, the hash of the key and its bucket."""
         change = F.col(FEED_COLUMNS.change_type)
         is_old = change.isin(ChangeType.DELETE.value, ChangeType.PREIMAGE.value)
-        row = F.struct(
-            F.lit(0).alias("_"), *(_column(field).alias(_part(field)) for field in fields)
-        )
-        return feed.select(
-            self._keys(fields).alias("keys"),
+        keys = [column for column in self._columns if column.stored.is_key]
+        values = [column for column in self._columns if not column.stored.is_key]
+        stored = [stored_value(key.given, key.kind, self.settings.int64_as) for key in keys]
+        hashed = F.xxhash64(F.lit(self.table.name), *map(_hashed, stored, keys))
+        nothing = F.lit(None).cast("int").alias("_")
+        rows = feed.select(
+            F.struct(
+                nothing,
+                *(one.alias(part(key.stored)) for key, one in zip(keys, stored, strict=True)),
+            ).alias(KEYS),
+            hashed.alias("hash"),
             F.col(FEED_COLUMNS.commit_version).alias("version"),
             is_old.alias("is_old"),
-            row.alias("row"),
-        ).withColumn("bucket", bucket)
+            # A row without any other column is not NULL either.
+            F.struct(
+                F.lit(0).alias("_"), *(value.given.alias(part(value.stored)) for value in values)
+            ).alias("row"),
+        )
+        bucket = F.shiftrightunsigned(F.col("hash").bitwiseXOR(F.lit(LEAST_HASH)), BUCKET_SHIFT)
+        return rows.withColumn("bucket", bucket.cast("int"))
 
-    @property
-    def common(self) -> list[tuple[Any, ...]]:
-        """What the changes of each commit have in common, as :data:`COMMIT_COLUMNS`."""
-        fields = watched_fields(self.table, self.layout)
-        types = [field.type_in(self.settings) for field in fields]
-        if not self.table.keys:
-            types.append(_ROW_ID_TYPE)
-        text = json.dumps(types, separators=(",", ":"))
-        capture = self.settings.value_capture_type.value
-        return [
-            (self.table.name, each.commit.version, self._transaction_id(each), text, capture)
-            for each in self.commits
-        ]
-
-    def _keys(self, fields: Sequence[Field]) -> Column:
-        keys = [field for field in fields if field.is_key]
-        as_json = self.settings.int64_as
-        if not keys:
-            row_id = F.col(quote(ROW_ID))
-            return F.to_json(F.struct(row_id.alias(ROW_ID)))
-        return object_json(((key.name, _key(key), key.kind) for key in keys), as_json)
-
-    def _shown(self, paired: DataFrame) -> DataFrame:
-        """The rows of the capture table from the old and the new row of each changed key."""
-        fields = watched_fields(self.table, self.layout)
-        values = [field for field in fields if not field.is_key]
-        differs = {field.ordinal: _differs(field) for field in values}
-        has_old, has_new = F.col(_OLD).isNotNull(), F.col(_NEW).isNotNull()
+    def _stored(self, paired: DataFrame) -> DataFrame:
+        """The rows to store from the old and the new row of each changed key."""
+        values = [column for column in self._columns if not column.stored.is_key]
+        differs = {column.stored.ordinal: _differs(column) for column in values}
+        has_old, has_new = F.col(OLD).isNotNull(), F.col(NEW).isNotNull()
         is_update = has_old & has_new
         mod = (
             F.when(F.col("count") > 1, self._duplicate())
@@ -199,55 +219,39 @@ class CapturedTable:
         first, stamps = self.commits[0].commit.version, [each.stamp for each in self.commits]
         place = (F.col("version") - first).cast("int")
         kept = kept.withColumn("stamp", F.get(_constant(stamps, "ARRAY<BIGINT>"), place))
+        modified = (F.when(each, F.lit(str(ordinal))) for ordinal, each in differs.items())
+        is_update_kind = F.col("mod_type") == ModType.UPDATE.value
+        source = F.struct(
+            KEYS, self._values(OLD, values).alias(OLD), self._values(NEW, values).alias(NEW)
+        )
         return kept.select(
             "bucket",
             "stamp",
-            self._first_bucket(stamps[0], stamps[-1]).alias("first_bucket"),
-            F.lit(self.table.name).alias("table_name"),
             "version",
+            self._first_bucket(stamps[0], stamps[-1]).alias("first_bucket"),
+            F.lit(self.source.source_id).alias("source_id"),
             "mod_type",
-            self._column_set(differs).alias("column_set"),
-            "keys",
-            self._values(_NEW, values, differs).alias("new_values"),
-            self._values(_OLD, values, differs).alias("old_values"),
+            F.when(is_update_kind, F.concat_ws(",", *modified)).alias("modified"),
+            source.cast(struct_type(self.source)).alias(self.source.source_id),
         ).sortWithinPartitions("bucket", "version")
 
-    def _values(self, side: str, values: Sequence[Field], differs: Mapping[int, Column]) -> Column:
-        """``new_values`` or ``old_values`` of each kind of change."""
-        as_json = self.settings.int64_as
+    def _values(self, side: str, values: Sequence[WatchedColumn]) -> Column:
+        """The old or the new row; NULL if no record shows any of it."""
         row = F.col(side)
-        given = [(each, row.getField(_part(each))) for each in values]
-
-        def shown(mod: ModType) -> Column:
+        shown = []
+        for mod in ModType:
             captured = captured_values(self.settings.value_capture_type, mod)
-            match captured.new if side == _NEW else captured.old:
-                case Shown.NONE:
-                    return F.lit("{}")
-                case Shown.ALL:
-                    return object_json(
-                        ((each.name, one, each.kind) for each, one in given), as_json
-                    )
-                case Shown.MODIFIED:
-                    return some_fields_json(
-                        ((each.name, one, each.kind, differs[each.ordinal]) for each, one in given),
-                        as_json,
-                    )
-
-        kind = F.col("mod_type")
-        return (
-            F.when(kind == ModType.INSERT.value, shown(ModType.INSERT))
-            .when(kind == ModType.UPDATE.value, shown(ModType.UPDATE))
-            .otherwise(shown(ModType.DELETE))
+            if (captured.new if side == NEW else captured.old) is not Shown.NONE:
+                shown.append(mod.value)
+        given = [
+            stored_value(row.getField(part(column.stored)), column.kind, self.settings.int64_as)
+            for column in values
+        ]
+        stored = F.struct(
+            F.lit(None).cast("int").alias("_"),
+            *(one.alias(part(column.stored)) for column, one in zip(values, given, strict=True)),
         )
-
-    def _column_set(self, differs: Mapping[int, Column]) -> Column:
-        """The places of the columns beside the key that ``column_types`` has; ``*``: all."""
-        capture = self.settings.value_capture_type
-        if captured_values(capture, ModType.UPDATE).types is not Shown.MODIFIED:
-            return F.lit("*")
-        modified = (F.when(each, F.lit(str(ordinal))) for ordinal, each in differs.items())
-        is_update = F.col("mod_type") == ModType.UPDATE.value
-        return F.when(is_update, F.concat_ws(",", *modified)).otherwise(F.lit("*"))
+        return F.when(F.col("mod_type").isin([*shown, QUARANTINED]), stored)
 
     def _first_bucket(self, begin: int, end: int) -> Column:
         """The first bucket of the partition that holds a bucket at the stamp of a commit."""
@@ -263,48 +267,33 @@ class CapturedTable:
         ]
         return F.get(_constant(firsts, "ARRAY<INT>"), F.col("bucket"))
 
-    def _transaction_id(self, commit: StampedCommit) -> str:
-        found = commit.commit
-        return found.transaction or f"{found.table}:{found.version}"
-
     def _duplicate(self) -> Column:
         if self.settings.on_duplicate_key is OnDuplicateKey.QUARANTINE:
             return F.lit(QUARANTINED)
+        key = ((column, F.col(KEYS).getField(part(column))) for column in self.source.keys)
         text = F.concat(
             F.lit(f"{DUPLICATE_KEY}{self.table.name} at version "),
             F.col("version").cast("string"),
             F.lit(": "),
-            F.col("keys"),
+            object_json(key, self.settings.int64_as),
         )
         return F.raise_error(text).cast("string")
 
 
 DUPLICATE_KEY = "CDC_DUPLICATE_KEY of "
-_ROW_ID_TYPE = {
-    "name": ROW_ID,
-    "type": '{"code":"STRING"}',
-    "is_primary_key": True,
-    "ordinal_position": 0,
-}
 
 
-def _column(field: Field) -> Column:
-    return F.col(quote(field.name))
+def _hashed(stored: Column, column: WatchedColumn) -> Column:
+    """A key in a form whose hash stays if the type of its column is widened."""
+    kind = column.stored.stored_as
+    if kind in ("float", "double"):
+        return stored.cast("double")
+    return stored.cast("string") if kind.startswith("decimal") else stored
 
 
-def _key(field: Field) -> Column:
-    """Zero has one sign, so that equal keys have the same text."""
-    value = _column(field)
-    return value + F.lit(0.0) if isinstance(field.kind, (FloatType, DoubleType)) else value
-
-
-def _part(field: Field) -> str:
-    return f"c{field.ordinal}"
-
-
-def _differs(field: Field) -> Column:
-    old, new = (F.col(side).getField(_part(field)) for side in (_OLD, _NEW))
-    return ~comparable(old, field.kind, "old").eqNullSafe(comparable(new, field.kind, "new"))
+def _differs(column: WatchedColumn) -> Column:
+    old, new = (F.col(side).getField(part(column.stored)) for side in (OLD, NEW))
+    return ~comparable(old, column.kind, "old").eqNullSafe(comparable(new, column.kind, "new"))
 
 
 def _constant(values: Sequence[Any], kind: str) -> Column:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache, reduce
+from functools import cache
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...core.change_feed.feed_options import FeedSchema, FeedSource
+from ...core.change_streams.captures import compactable
 from ...core.change_streams.clock import StampedCommit
 from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.stamps import stamp_of
@@ -33,15 +34,17 @@ from ...core.model.lifecycle import Transition, next_phase
 from ...core.model.sources import Offset
 from ...core.model.stream import Stream
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
+from ...storage.files.best_effort import log_failures
 from ...storage.files.scratch import Scratch
+from ...storage.files.stores import Files
 from ...storage.registry.registry import Registry
 from ...storage.registry.registry_snapshot import Change
 from ...storage.sources.source_log import SourceLog, SourceRange
 from ...storage.state.change_streams import ChangeStreams
 from ..change_feed.feed_reader import FeedOptions, FeedRead, FeedReader
 from ..session.failures import has_ended, reason
-from .capture_tables import CaptureTables
-from .captured_rows import CAPTURE_COLUMNS, DUPLICATE_KEY, FEED_COLUMNS, CapturedTable
+from .capture_files import CaptureFiles
+from .captured_rows import DUPLICATE_KEY, FEED_COLUMNS, CapturedTable
 
 _OPTIONS = FeedOptions(FeedSource.AUTO, FeedSchema.END, FEED_COLUMNS, row_ids=True)
 _BYTES_OF_A_TASK = 16 * 1024 * 1024
@@ -55,7 +58,8 @@ class Capturing:
 
     spark: SparkSession
     streams: ChangeStreams
-    tables: CaptureTables
+    captures: CaptureFiles
+    files: Files
     registry: Registry
     sources: SourceLog
     reader: FeedReader
@@ -76,11 +80,16 @@ class Capturing:
         return self._expired(found, stamp_of(self.clock()))
 
     def _expired(self, stream: ChangeStream, now: int) -> ChangeStream:
-        """Remove what is older than the retention period, from time to time."""
+        """From time to time, remove what is older than the retention period, and compact."""
         if not stream.is_expiring_at(now):
             return stream
         before = stream.oldest_at(now)
-        self.tables.expire(stream, before)
+        captures = self.captures.captures
+        captures.expire(stream, before, now)
+        kept = captures.between(stream, before, stream.captured)
+        for several in compactable(kept, stream.captured):
+            with log_failures(f"compacting captures of {stream.subject}"):
+                self.captures.compact(stream, several, now)
         return self.streams.update(stream.name, lambda known: known.expired_before(before))
 
     def _batch(self, stream: ChangeStream) -> ChangeStream:
@@ -111,15 +120,13 @@ class Capturing:
         return _end_of_batch(stream, spans)
 
     def _write(self, stream: ChangeStream, taken: Sequence[StampedCommit], through: int) -> None:
+        span = (taken[0].stamp, through)
+        if self.captures.captures.is_published(stream, span):
+            return
         try:
             with self._feeds(stream, taken) as parts:
-                if not parts:
-                    return
-                rows = reduce(DataFrame.unionByName, (rows for _, rows in parts))
-                common = [each for part, _ in parts for each in part.common]
-                self.tables.write(
-                    stream, rows.select(*CAPTURE_COLUMNS), common, taken[0].stamp, through
-                )
+                if parts:
+                    self.captures.write(stream, parts, span, stamp_of(self.clock()))
         except CdcError:
             raise
         except Exception as error:  # pyspark has no classes for errors of the JVM
@@ -209,7 +216,7 @@ class Capturing:
 
     def _was_skipped(self, source: Stream, captured: int) -> bool:
         """Whether the stream moved over commits that changed nothing, as empty streams do."""
-        log = DeltaLog(source.source.location, self.tables.files)
+        log = DeltaLog(source.source.location, self.files)
         try:
             skipped = list(log.commits(after=captured, through=source.offset.version))
         except LogIncomplete:

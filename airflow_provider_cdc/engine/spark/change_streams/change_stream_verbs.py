@@ -25,6 +25,7 @@ from ...storage.state.change_streams import ChangeStreams
 from .alteration import Alteration, ChangeStreamAlteration
 from .capturing import Capturing
 from .creation import ChangeStreamCreation
+from .rebalancing import Rebalancing
 from .records import Records
 
 _HEARTBEAT = 10_000
@@ -39,6 +40,7 @@ class ChangeStreamVerbs:
         streams: ChangeStreams,
         creation: ChangeStreamCreation,
         capturing: Capturing,
+        rebalancing: Rebalancing,
         records: Records,
         commits: CommitClock,
         clock: Callable[[], datetime],
@@ -46,6 +48,7 @@ class ChangeStreamVerbs:
         self._streams = streams
         self._creation = creation
         self._capturing = capturing
+        self._rebalancing = rebalancing
         self._records = records
         self._commits = commits
         self._alteration = ChangeStreamAlteration(streams, creation, self.advance_change_stream)
@@ -64,6 +67,7 @@ class ChangeStreamVerbs:
         partitions: int = 1,
         int64_as: Int64As | str = Int64As.STRING,
         on_duplicate_key: OnDuplicateKey | str = OnDuplicateKey.FAIL,
+        target_rows: int | None = None,
         comment: str | None = None,
         or_replace: bool = False,
         if_not_exists: bool = False,
@@ -84,6 +88,10 @@ class ChangeStreamVerbs:
         :param partitions: how many partitions it begins with, 1 to 1,024
         :param int64_as: how JSON shows whole numbers, as ``string`` or as ``number``
         :param on_duplicate_key: ``fail`` or ``quarantine``, if several rows have the same key
+        :param target_rows: how many changed rows an advance should capture of each partition: it
+            splits partitions that have more than twice as many, and merges neighbours that have
+            less than half as many together. By default only :meth:`split_partition` and
+            :meth:`merge_partitions` do that
         :param comment: a text that the list of change streams shows
         :param or_replace: drop a change stream of that name, with its records
         :param if_not_exists: leave a change stream of that name as it is, and return it
@@ -103,6 +111,7 @@ class ChangeStreamVerbs:
             exclude_delete=exclude_delete,
             int64_as=int64_as,
             on_duplicate_key=on_duplicate_key,
+            target_rows=target_rows,
             partitions=partitions,
             comment=comment,
             or_replace=or_replace,
@@ -122,6 +131,7 @@ class ChangeStreamVerbs:
         exclude_delete: bool | Kept = KEPT,
         int64_as: Int64As | str | Kept = KEPT,
         on_duplicate_key: OnDuplicateKey | str | Kept = KEPT,
+        target_rows: int | Kept | None = KEPT,
         comment: str | Kept | None = KEPT,
     ) -> ChangeStream:
         """Change what a change stream watches, what its records hold, or how long they are kept.
@@ -147,6 +157,7 @@ class ChangeStreamVerbs:
             retention_period=retention_period,
             int64_as=int64_as,
             on_duplicate_key=on_duplicate_key,
+            target_rows=target_rows,
         )
         return self._alteration.alter(
             name, Alteration(tables=tables, settings=settings, comment=comment)
@@ -165,7 +176,8 @@ class ChangeStreamVerbs:
 
         A tick gives each new commit a stamp that is unique and never goes back, and promises that
         later commits get later stamps. Then every change is captured exactly once, whatever is
-        killed. Readers read what is captured.
+        killed. Readers read what is captured. With ``target_rows``, partitions are split and merged
+        after that.
 
         :raises StreamNotFound: there is no such change stream
         :raises StreamStale: a table is missing or was replaced, or changes that are not captured
@@ -174,8 +186,9 @@ class ChangeStreamVerbs:
         :raises InvalidRequest: several rows have the same key
         :raises StreamUnusable: a key column was dropped
         """
-        self._tick(name, self._now())
-        return self._capturing.capture(name)
+        begin = self._tick(name, self._now()).captured + 1
+        captured = self._capturing.capture(name)
+        return self._rebalancing.rebalance(captured, begin, self._now())
 
     def split_partition(self, name: str, partition_token: str) -> ChangeStream:
         """Split a partition of a change stream in the middle of its keys.
@@ -292,8 +305,14 @@ class ChangeStreamVerbs:
         name: str,
         start_timestamp: str | datetime | None = None,
         end_timestamp: str | datetime | None = None,
+        *,
+        group_by_transaction: bool = False,
     ) -> DataFrame:
         """The data change records of all partitions, each once, in the order of their transactions.
+
+        With ``group_by_transaction``, each row is a whole transaction over all tables and
+        partitions: ``commit_timestamp``, ``server_transaction_id`` and ``records``, an array of its
+        records in their order. A row has to fit into memory.
 
         :param start_timestamp: as for :meth:`read_change_stream`; by default the oldest that are
             kept
@@ -303,7 +322,10 @@ class ChangeStreamVerbs:
         """
         stream, now = self._streams.get(name), self._now()
         request = ReadRequest.bounded(stream, start_timestamp, end_timestamp, now)
-        return self._records.all(stream, request.start, request.through(stream))
+        span = (request.start, request.through(stream))
+        if group_by_transaction:
+            return self._records.transactions(stream, *span)
+        return self._records.all(stream, *span)
 
     def _tick(self, name: str, now: int) -> ChangeStream:
         """Seal what was committed, and promise that later commits come after ``now``."""

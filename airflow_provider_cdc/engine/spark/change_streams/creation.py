@@ -13,6 +13,7 @@ from ...catalog.stream_catalog import StreamCatalog
 from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.key_ranges import BUCKETS
 from ...core.change_streams.layout import Layout as Partitions
+from ...core.change_streams.load_policy import MOST_PARTITIONS
 from ...core.change_streams.spec import ChangeStreamSpec
 from ...core.change_streams.stamps import stamp_of
 from ...core.change_streams.watches import Watch, WatchedTable, resolved
@@ -23,13 +24,11 @@ from ...core.model.stream_spec import StreamSpec
 from ...core.model.tables import Table
 from ...core.names import name_key, stream_name, table_name
 from ...storage.files.best_effort import log_failures
-from ...storage.files.stores import store_key
+from ...storage.files.stores import Files, store_key
 from ...storage.state.change_streams import ChangeStreams, exists
 from ..streams.creation import Creation
 from ..tables.delta_tables import Tables
-from .capture_tables import CaptureTables
 
-MOST_PARTITIONS = 1024
 _SECRET_BYTES = 32
 _DIGEST_CHARACTERS = 16
 _ID_CHARACTERS = 12
@@ -43,7 +42,7 @@ class ChangeStreamCreation:
 
     streams: ChangeStreams
     tables: Tables
-    captures: CaptureTables
+    files: Files
     creation: Creation
     catalog: StreamCatalog
     clock: Callable[[], datetime]
@@ -73,7 +72,6 @@ class ChangeStreamCreation:
                 through=now,
                 comment=new.comment,
             )
-            self.captures.create(stream)
             created = self.streams.create(stream, known)
         except BaseException:
             self.drop_sources(watched)
@@ -178,7 +176,7 @@ class ChangeStreamCreation:
     def _clean_up(self, stream: ChangeStream) -> None:
         self.drop_sources(stream.tables)
         with log_failures(f"removing the records of {stream.subject}"):
-            self.captures.remove(stream)
+            self.files.remove(self.streams.folder_of(stream))
 
     def _drop_strays(self, stream: ChangeStream) -> None:
         """Drop what a killed creation of a change stream with that name left."""

@@ -108,7 +108,7 @@ class PartitionConsumption:
         # Steps of the layout that came meanwhile are after what is captured.
         newest, through = self.streams.get(name), _end_of(read)
         self.consumers.update(
-            stream, consumer, lambda known: known.done(newest, partition, through)
+            stream, consumer, lambda known: known.done(newest, {partition: through})
         )
 
     def _statement(self, text: str) -> Statement:

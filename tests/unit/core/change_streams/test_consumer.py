@@ -10,8 +10,9 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from partitions import new_change_stream
+from partitions import new_change_stream, partition_at
 
+from airflow_provider_cdc.engine.core.change_streams.captures import RecordTimes
 from airflow_provider_cdc.engine.core.change_streams.clock import SourceCommit
 from airflow_provider_cdc.engine.core.change_streams.consumer import ConsumerState, PartitionRead
 from airflow_provider_cdc.engine.core.change_streams.definition import (
@@ -83,6 +84,10 @@ class World:
     def hand_out(self, limit: int | None = 2) -> None:
         run = self.chance.choice(RUNS)
         lease = Lease(run, self.now + self.chance.randrange(30))
+        if self.chance.random() < 0.5:
+            self.consumer = self.consumer.without_empty_reads(
+                self.stream, self.record_times, self.now, run
+            )
         self.consumer, reads = self.consumer.handed_out(self.stream, lease, self.now, limit)
         self.reading[run].extend(reads)
 
@@ -104,7 +109,7 @@ class World:
         self.apply(partition, now_read)
         if fate >= 0.4:
             through = self.stamps[now_read.end_timestamp]
-            self.consumer = self.consumer.done(self.stream, partition, through)
+            self.consumer = self.consumer.done(self.stream, {partition: through})
 
     def apply(self, partition: Partition, read: PartitionRead) -> None:
         begin, through = self.stamps[read.start_timestamp], self.stamps[read.end_timestamp]
@@ -121,6 +126,16 @@ class World:
     @property
     def stamps(self) -> dict[str, int]:
         return {stamp_text(at): at for at in range(BEGUN, self.stream.through + 2)}
+
+    @property
+    def record_times(self) -> RecordTimes:
+        """What is known of the records that are captured."""
+        found: dict[int, list[int]] = {}
+        for at, bucket in sorted(self.records):
+            if at <= self.stream.captured:
+                keys = partition_at(self.stream.layout, at, bucket).keys
+                found.setdefault(keys.low, []).append(at)
+        return RecordTimes(found)
 
     def settle(self) -> None:
         run = self.chance.choice(RUNS)
@@ -218,3 +233,32 @@ def test_consumer_that_lost_records_is_stale_and_never_gets_a_part() -> None:
     # A longer retention period brings nothing back.
     longer = replace(removed, settings=CaptureSettings(retention=timedelta(days=7)))
     assert longer.oldest_at(BEGUN + 100) == BEGUN + 60
+
+
+def test_partitions_without_records_need_no_reader() -> None:
+    world = new_world(3)
+    first, second = world.stream.layout.open
+    world.stream = world.stream.with_layout(world.stream.layout.split(first, 9, BEGUN + 50))
+    world.stream = world.stream.ticked([], BEGUN + 100)
+    records = RecordTimes({second.keys.low: [BEGUN + 20], 9: [BEGUN + 70]})
+
+    found = world.consumer.without_empty_reads(world.stream, records, BEGUN + 100, "one")
+    _, reads = found.handed_out(world.stream, Lease("one", BEGUN), BEGUN + 100, None)
+
+    # The first partition ended without a record, so its children are next. One of them has none.
+    read = [world.stream.token_key.partition(each.partition_token).keys.low for each in reads]
+    assert read == [second.keys.low, 9]
+    assert found.progress(world.stream).waiting == 2
+
+
+def test_reads_that_were_handed_out_stay_as_they_were() -> None:
+    world = new_world(3)
+    world.stream = world.stream.ticked([], BEGUN + 100)
+    known, reads = world.consumer.handed_out(
+        world.stream, Lease("one", BEGUN + 500), BEGUN + 100, None
+    )
+
+    found = known.without_empty_reads(world.stream, RecordTimes({}), BEGUN + 600, "one")
+
+    _, again = found.handed_out(world.stream, Lease("two", BEGUN + 999), BEGUN + 600, None)
+    assert again == reads

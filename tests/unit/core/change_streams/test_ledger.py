@@ -44,7 +44,9 @@ def consumed(layout: Layout, start: int, end: int, seed: int) -> list[tuple[int,
         last = min(end, closing if closing is not None else end) - 1
         after = ledger.entries[partition].watermark
         lease = Lease("run", chance.randrange(2))
-        ledger = ledger.scheduled(partition, chance.randint(after, last), lease).running(partition)
+        ledger = ledger.scheduled({partition: chance.randint(after, last)}, lease).running(
+            partition
+        )
         through = ledger.entries[partition].through
         assert through is not None
         found = sorted(each for each in by_partition[partition] if after < each[0] <= through)
@@ -60,10 +62,10 @@ def consumed(layout: Layout, start: int, end: int, seed: int) -> list[tuple[int,
             processed.extend(found)
         is_end = closing is not None and through == closing - 1
         children = layout.children_of(partition) if is_end else ()
-        ledger = ledger.done(partition, through, children)
+        ledger = ledger.done({partition: (through, children)})
         # A reader that was thought dead reports the same again.
         if partition in ledger.entries:
-            assert ledger.done(partition, through, children) == ledger
+            assert ledger.done({partition: (through, children)}) == ledger
         assert all(each in processed for each in records if each[0] <= ledger.watermark)
     assert Counter(processed) == Counter(records)
     return processed
@@ -99,16 +101,16 @@ def begun(layout: Layout) -> Ledger:
 
 def test_child_of_a_merge_waits_for_both_parents(merged: Layout) -> None:
     first, second = merged.active_at(100)
-    ledger = begun(merged).done(first, 199, merged.children_of(first))
+    ledger = begun(merged).done({first: (199, merged.children_of(first))})
     (child,) = (each.partition for each in merged.children_of(first))
     assert ledger.ready_at(1) == (second,)
     # The second parent has unread records: its child is not handed out.
-    ledger = ledger.scheduled(second, 150, LEASE).running(second).done(second, 150, ())
+    ledger = ledger.scheduled({second: 150}, LEASE).running(second).done({second: (150, ())})
     assert ledger.watermark == 150
     assert ledger.ready_at(1) == (second,)
     with pytest.raises(InvalidRequest, match="1 of its 2 parents are not finished"):
-        ledger.scheduled(child, 300, LEASE)
-    ledger = ledger.done(second, 199, merged.children_of(second))
+        ledger.scheduled({child: 300}, LEASE)
+    ledger = ledger.done({second: (199, merged.children_of(second))})
     assert ledger.ready_at(1) == (child,)
     assert ledger.watermark == 199
 
@@ -116,12 +118,12 @@ def test_child_of_a_merge_waits_for_both_parents(merged: Layout) -> None:
 def test_child_of_a_merge_is_registered_once(merged: Layout) -> None:
     first, second = merged.active_at(100)
     ledger = begun(merged)
-    ledger = ledger.done(first, 199, merged.children_of(first))
-    ledger = ledger.done(second, 199, merged.children_of(second))
+    ledger = ledger.done({first: (199, merged.children_of(first))})
+    ledger = ledger.done({second: (199, merged.children_of(second))})
     (child,) = ledger.ready_at(1)
-    ledger = ledger.scheduled(child, 250, LEASE).done(child, 250, ())
+    ledger = ledger.scheduled({child: 250}, LEASE).done({child: (250, ())})
     # A reader that was thought dead reports its end again.
-    assert ledger.done(second, 199, merged.children_of(second)) == ledger
+    assert ledger.done({second: (199, merged.children_of(second))}) == ledger
 
 
 def test_consumer_that_starts_at_a_merge_does_not_wait_for_its_parents(merged: Layout) -> None:
@@ -131,14 +133,14 @@ def test_consumer_that_starts_at_a_merge_does_not_wait_for_its_parents(merged: L
 
 def test_read_without_child_records_does_not_finish_a_partition(merged: Layout) -> None:
     first, second = merged.active_at(100)
-    ledger = begun(merged).done(first, 199, ())
+    ledger = begun(merged).done({first: (199, ())})
     assert ledger.ready_at(1) == (first, second)
     assert ledger.entries[first].state is PartitionState.CREATED
 
 
 def test_crashed_read_is_handed_out_again_with_the_same_end(merged: Layout) -> None:
     first, second = merged.active_at(100)
-    ledger = begun(merged).scheduled(first, 120, Lease("run", 5))
+    ledger = begun(merged).scheduled({first: 120}, Lease("run", 5))
     # While its lease holds, nobody else gets it.
     assert ledger.ready_at(5) == (second,)
     assert ledger.ready_at(6) == (first, second)
@@ -148,23 +150,22 @@ def test_crashed_read_is_handed_out_again_with_the_same_end(merged: Layout) -> N
     assert ledger.ready_at(5, "run") == (first, second)
     ledger = ledger.released("run")
     assert ledger.ready_at(5) == (first, second)
-    ledger = ledger.scheduled(first, 180, LEASE)
+    ledger = ledger.scheduled({first: 180}, LEASE)
     assert ledger.entries[first].through == 120
-    ledger = ledger.done(first, 120, ()).scheduled(first, 180, LEASE)
+    ledger = ledger.done({first: (120, ())}).scheduled({first: 180}, LEASE)
     assert ledger.entries[first].through == 180
     # The reader of the earlier range reports late.
-    assert ledger.done(first, 120, ()) == ledger
+    assert ledger.done({first: (120, ())}) == ledger
 
 
-@pytest.mark.parametrize("verb", ["running", "scheduled"])
-def test_finished_or_unknown_partition_is_refused(merged: Layout, verb: str) -> None:
+def test_finished_or_unknown_partition_is_refused(merged: Layout) -> None:
     first, second = merged.active_at(100)
-    ledger = begun(merged).done(first, 199, merged.children_of(first))
+    ledger = begun(merged).done({first: (199, merged.children_of(first))})
     (unknown,) = Layout.created("change stream s", 1, 1).open
-    options = (5, LEASE) if verb == "scheduled" else ()
-    with pytest.raises(InvalidRequest, match="has finished it"):
-        getattr(ledger, verb)(first, *options)
-    with pytest.raises(InvalidRequest, match="has not met it"):
-        getattr(ledger, verb)(unknown, *options)
+    for partition, cause in ((first, "has finished it"), (unknown, "has not met it")):
+        with pytest.raises(InvalidRequest, match=cause):
+            ledger.running(partition)
+        with pytest.raises(InvalidRequest, match=cause):
+            ledger.scheduled({partition: 5}, LEASE)
     with pytest.raises(InvalidRequest, match="not handed out"):
         ledger.running(second)
