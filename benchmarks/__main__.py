@@ -15,12 +15,14 @@ import typer
 
 from . import (
     archives,
+    change_streams,
     changes,
     checks,
     consumption,
     feed,
     fixed_cost,
     flights,
+    partition_lists,
     report,
     results,
     session,
@@ -53,6 +55,7 @@ class Part(StrEnum):
     CHANGES = "changes"
     FEED = "feed"
     ARCHIVES = "archives"
+    CHANGE_STREAMS = "change_streams"
 
 
 def main(
@@ -105,6 +108,12 @@ def main(
                 case Part.ARCHIVES:
                     yield "archive", partial(archives.archived, spark, workshop, rows, patience)
                     yield "checks", partial(archives.verified, spark, workshop, rows, patience)
+                case Part.CHANGE_STREAMS:
+                    for item in change_streams.workloads(rows):
+                        work = partial(change_streams.measure, spark, workshop, item, patience)
+                        yield item.name, work
+                    yield "ticks", partial(partition_lists.ticks, spark, workshop, patience)
+                    yield "lists", partial(partition_lists.lists, spark, workshop, patience)
                 case Part.CHANGES:
                     yield flights.NAME, partial(measurement.flights, 365 if is_full else 4)
                     for item in workloads(rows, counts, is_smoke=not is_full):
@@ -116,7 +125,7 @@ def main(
             run = _kept(out, which, size, patience, reader, resume=resume)
             measured = {each.name for each in run.pieces}
             for piece, measure in pieces(which):
-                may_be_left_out = which in (Part.CHANGES, Part.FEED)
+                may_be_left_out = which in (Part.CHANGES, Part.FEED, Part.CHANGE_STREAMS)
                 if piece not in measured and (not may_be_left_out or only in piece):
                     _keep(run, results.piece(piece), measure(), out)
         spark.stop()

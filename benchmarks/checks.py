@@ -27,7 +27,7 @@ from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 from .results import Row
 from .tables import ROW_TRACKING, Workshop, create_table
-from .timing import Patience, Timing
+from .timing import Patience, Timing, timed_without_spark
 
 LOGS = (10, 1_000, 10_000)
 SMALL_LOGS = LOGS[:2]
@@ -83,12 +83,7 @@ def _probe(catalog: StreamCatalog, *, has_data: bool) -> None:
 
 
 def _rounds(work: Callable[[], object]) -> Timing:
-    found = []
-    for _ in range(ROUNDS + 1):
-        begun = time.perf_counter()
-        work()
-        found.append(round(time.perf_counter() - begun, 5))
-    return Timing(tuple(found[1:]))
+    return timed_without_spark(work, ROUNDS)
 
 
 def _long_log(

@@ -146,7 +146,8 @@ def _snapshots(spark: SparkSession, bench: Bench) -> DataFrame:
     return reduce(DataFrame.union, map(step, versions))
 
 
-def _counted(rows: DataFrame) -> Expected:
+def counted(rows: DataFrame) -> Expected:
+    """How many rows of a feed are of each kind; an update is one row."""
     found = {row[0]: row[1] for row in rows.groupBy("_change_type").count().collect()}
     return Expected(
         found.get("insert", 0), found.get("update_postimage", 0), found.get("delete", 0)
@@ -155,9 +156,9 @@ def _counted(rows: DataFrame) -> Expected:
 
 WAYS = (
     FeedWay(FLOOR, _floor),
-    FeedWay(TABLE_CHANGES, _table_changes, _counted),
-    FeedWay(FEED, _ours(), _counted),
-    FeedWay(FEED_WITH_IDS, _ours(row_ids=True), _counted),
-    FeedWay(BY_ROW_TRACKING, _ours(source="row_tracking"), _counted),
+    FeedWay(TABLE_CHANGES, _table_changes, counted),
+    FeedWay(FEED, _ours(), counted),
+    FeedWay(FEED_WITH_IDS, _ours(row_ids=True), counted),
+    FeedWay(BY_ROW_TRACKING, _ours(source="row_tracking"), counted),
     FeedWay(SNAPSHOTS, _snapshots, takes_turns=False),
 )

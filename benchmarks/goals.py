@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from . import archives, feed, iceberg_process, upserts, wide
+from . import (
+    archives,
+    change_streams,
+    feed,
+    iceberg_process,
+    partition_lists,
+    upserts,
+    wide,
+)
 from .checks import LOGS, PROBE, of_maintenance, with_data
 from .fixed_cost import AT_MOST_ONCE, CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
 from .readers import CHANGES, FEED_BY_KEY, FLOOR, SNAPSHOTS, STREAM
@@ -46,6 +54,7 @@ def of(run: Run) -> Iterator[Goal]:
         "wide": _wide,
         "feed": _feed,
         "archives": _archives,
+        "change_streams": _change_streams,
     }
     judge = judges.get(run.part)
     return iter(judge(run) if judge else ())
@@ -236,6 +245,27 @@ def _archives(run: Run) -> Iterator[Goal]:
                 f"{name}: bytes of the {archives.AFTER_UPDATES} beside the {archives.FIRST_CHECK}"
             )
             yield Goal(text, "less than all", f"{share:.3f}", share < 1)
+
+
+def _change_streams(run: Run) -> Iterator[Goal]:
+    for name, rows in run.by_workload().items():
+        for way, beside, wanted in (
+            (change_streams.CAPTURE, change_streams.APPENDED, 1.3),
+            (change_streams.IN_PARALLEL, change_streams.ONE_READER, 1.2),
+            (change_streams.ONE_OF_MANY, change_streams.ONE_READER, 0.125),
+        ):
+            found = _ratio(_median(rows, way), _median(rows, beside))
+            if found is not None:
+                text = f"{name}: {way} beside {beside}"
+                yield Goal(text, f"at most {wanted}", f"{found:.3g}", found <= wanted)
+        for way, limit in (
+            (partition_lists.TICK, 0.1),
+            (partition_lists.LIST_NEW, 0.05),
+            (partition_lists.LIST_KNOWN, 0.05),
+        ):
+            seconds = _median(rows, way)
+            if seconds is not None:
+                yield _below(f"{name}: {way}", seconds, limit)
 
 
 def _faster(name: str, rows: dict[str, Row]) -> Iterator[Goal]:

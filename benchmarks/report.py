@@ -15,6 +15,7 @@ TITLES = {
     "changes": "Reading net changes",
     "feed": "Reading every change",
     "archives": "Archives and checks",
+    "change_streams": "Change streams",
     "consumption": "Consuming",
     "checks": "What is asked often",
     "writes": "What writers pay",
@@ -35,6 +36,11 @@ after that long, or when it had filled the disk, where that is said. Row trackin
 data feed are on in the tables that are read; a session has four shuffle partitions, with which
 these ways are faster here than with Spark's 200. Spark's CHANGES and Iceberg's view are timed with
 200, and where that takes less than a minute with four as well: the better one counts.
+
+With change streams, the ways to keep all changes take turns too, and so do the reads. Each round of
+the first begins with a copy of the change streams as they were before the commits. The reads keep
+the order of the records, which the other reads on this page do not have to. What needs no Spark is
+repeated nine times after a round that does not count.
 
 The number of rows of each kind that a way finds is compared with the number that it must find.
 Two ways are exempt: the scan floor, which reads every column of every touched file once and nets

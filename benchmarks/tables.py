@@ -86,8 +86,13 @@ class Workshop:
         self._folder = folder
         self._count = 0
 
-    def build(self, workload: Workload) -> Bench:
-        """The table of a workload, with its commits after its stream's offset."""
+    def build(
+        self, workload: Workload, begin: Callable[[Path], object] = lambda root: None
+    ) -> Bench:
+        """The table of a workload, with its commits after its stream's offset.
+
+        :param begin: is called before the commits, with the root of the bench
+        """
 
         def write(location: str) -> None:
             for statement in workload.statements():
@@ -98,6 +103,7 @@ class Workshop:
         # Only the readers of the feed open its files: all others are as fast without it.
         properties = {ROW_TRACKING: True, VECTORS: workload.has_vectors, FEED: True}
         root = self.copy(workload.rows, properties)
+        begin(root)
         return bench_of(self._spark, root, write, KEY, VALUES, workload.expected)
 
     def copy(self, rows: int, properties: Mapping[str, bool]) -> Path:

@@ -103,12 +103,18 @@ def timed_at_best(
 
 
 def timed_in_turns(
-    spark: SparkSession, works: Sequence[Callable[[], object]], patience: Patience
+    spark: SparkSession,
+    works: Sequence[Callable[[], object]],
+    patience: Patience,
+    *,
+    prepare: Callable[[], object] = lambda: None,
 ) -> list[Timing]:
     """How long each of ``works`` takes. When all are warm, they run in turn, one round each, so
     that all of them meet the same machine and the same JVM. Work that takes long is not repeated.
+
+    :param prepare: is called before each round of each work, outside of its time
     """
-    warm = [_warmed(spark, work, patience) for work in works]
+    warm = [_warmed(spark, work, patience, prepare) for work in works]
     quick = [place for place, each in enumerate(warm) if not each.is_measured]
     turns: dict[int, list[float]] = {place: [] for place in quick}
     count, order = 0, random.Random(0)
@@ -119,6 +125,7 @@ def timed_in_turns(
     ):
         # In a random order, so that no work always follows the same one.
         for place in order.sample(quick, len(quick)):
+            prepare()
             once = _once(spark, works[place], patience.limit)
             if once.is_lower_bound:
                 raise RuntimeError(f"way {place} took {once}, after {warm[place].timing}")
@@ -193,6 +200,29 @@ def read_all(rows: DataFrame) -> None:
     """
     columns = [F.col(f"`{name}`") for name in rows.columns]
     rows.select(F.bit_xor(F.xxhash64(*columns))).collect()
+
+
+def read_in_order(rows: DataFrame) -> None:
+    """Compute every row with all of its columns, in order. For :func:`read_all` Spark leaves out
+    the sort. Tables with deletion vectors cannot be read so.
+    """
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def timed_without_spark(
+    work: Callable[[], object], rounds: int, *, prepare: Callable[[], object] = lambda: None
+) -> Timing:
+    """How long ``work`` takes, in so many rounds after one that is not counted.
+
+    :param prepare: is called before each round, outside of its time
+    """
+    found = []
+    for _ in range(rounds + 1):
+        prepare()
+        begun = time.perf_counter()
+        work()
+        found.append(round(time.perf_counter() - begun, 5))
+    return Timing(tuple(found[1:]))
 
 
 def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> Timing:
