@@ -14,7 +14,7 @@ from airflow_provider_cdc.engine.core.arguments.validation import check_argument
 from airflow_provider_cdc.engine.core.names import consumer_name, stream_name
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.registry_reach import reached_errors
-from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs import change_stream_tasks as jobs
 from airflow_provider_cdc.jobs.functions import check_work
 
 from .arguments import parse_int, parse_text

@@ -36,6 +36,7 @@ from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.operators.archives import ArchiveChanges
 from airflow_provider_cdc.operators.change_streams import (
     AdvanceChangeStream,
+    AlterChangeStream,
     CreateChangeStream,
     DropChangeStream,
 )
@@ -139,6 +140,18 @@ GOOD = {
         "comment": None,
         "or_replace": False,
         "if_not_exists": False,
+    },
+    AlterChangeStream: {
+        "change_stream": "cs",
+        "tables": {"/t": {"keys": ["id"], "columns": "ALL"}},
+        "value_capture_type": "NEW_ROW",
+        "retention_period": "1d",
+        "exclude_insert": False,
+        "exclude_update": False,
+        "exclude_delete": False,
+        "int64_as": "string",
+        "on_duplicate_key": "fail",
+        "comment": None,
     },
     AdvanceChangeStream: {"change_stream": "cs"},
     DropChangeStream: {"change_stream": "cs", "if_exists": False},
