@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.assets.change_stream import ADVANCES, announce_advance
 from airflow_provider_cdc.engine.core.arguments.validation import KEPT, Kept, check_argument
 from airflow_provider_cdc.engine.core.change_streams.spec import ChangeStreamSpec, settings_given
 from airflow_provider_cdc.engine.core.change_streams.watches import Watch
@@ -229,8 +230,9 @@ class AlterChangeStream(StreamOperator):
 class AdvanceChangeStream(StreamOperator):
     """Seal what was committed to the tables of a change stream, and capture it exactly once.
 
-    A retry, and the next run after a killed one, finish what was begun. Returns (XCom) the same as
-    :class:`CreateChangeStream`.
+    A retry, and the next run after a killed one, finish what was begun. Each advance is an event of
+    :func:`~airflow_provider_cdc.assets.change_stream.change_stream_asset`. Returns (XCom) the same
+    as :class:`CreateChangeStream`.
 
     :param change_stream: the name of the change stream (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
@@ -241,6 +243,7 @@ class AdvanceChangeStream(StreamOperator):
     def __init__(self, *, change_stream: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.change_stream = change_stream
+        self.add_outlets([ADVANCES])
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Seal and capture.
@@ -251,7 +254,9 @@ class AdvanceChangeStream(StreamOperator):
         """
         with reached_errors(self.hook):
             task = jobs.AdvanceChangeStream(stream_name(self.change_stream))
-        return change_stream_result(self.hook.submit(task, context=context).change_stream)
+        result = change_stream_result(self.hook.submit(task, context=context).change_stream)
+        announce_advance(context, self.conn_id, result)
+        return result
 
 
 class DropChangeStream(StreamOperator):

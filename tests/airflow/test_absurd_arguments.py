@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import (
 from streams import NOON, new_stream, register
 
 from airflow_provider_cdc import operators as package
+from airflow_provider_cdc.assets.change_stream import change_stream_asset
 from airflow_provider_cdc.assets.stream import (
     consumption_asset,
     stream_asset,
@@ -307,6 +308,8 @@ def test_absurd_argument_of_a_factory_is_refused(catalog, value):
         lambda: consumption_asset("s", conn_id=value),
         lambda: upsert_table_asset("t", conn_id=value),
         lambda: consumption_asset(value),
+        lambda: change_stream_asset(value),
+        lambda: change_stream_asset("cs", conn_id=value),
         lambda: upsert_table_asset(value),
         lambda: background_apply_dags(default_interval=value),
         lambda: background_apply_dags(refresh=value),
