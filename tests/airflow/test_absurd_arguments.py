@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from inspect import getmembers, isclass, signature
 from pkgutil import iter_modules
@@ -25,6 +26,7 @@ from airflow_provider_cdc.assets.stream import (
     stream_asset,
     upsert_table_asset,
 )
+from airflow_provider_cdc.dag_factories.change_streams import change_stream_dag
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
 from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
 from airflow_provider_cdc.deadlines.stale import StreamStaleDeadline
@@ -76,6 +78,7 @@ from airflow_provider_cdc.operators.upserts import (
     WriteChanges,
 )
 from airflow_provider_cdc.operators.verification import VerifyTarget
+from airflow_provider_cdc.sensors.change_streams import PartitionsReadySensor
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 
 ENDS = (CdcError, CdcJobFailed, AirflowFailException, AirflowSkipException)
@@ -211,10 +214,15 @@ GOOD = {
     RedriveChanges: {"table": "t", "late": False},
     ExportTable: {"table": "t", "target": "u", "file_format": "delta", "mode": "error"},
     StreamHasDataSensor: {"stream": "s", "exact": False},
+    PartitionsReadySensor: {"change_stream": "cs", "consumer": "c", "start_timestamp": None},
 }
 # Every task has these; the DAG factory alone sets ``record_duration``.
 OF_EVERY_TASK = {"self", "kwargs", "conn_id", "record_duration"}
-NOT_TRIED = {CheckStreams: {"notifiers"}, StreamHasDataSensor: {"deferrable"}}
+NOT_TRIED = {
+    CheckStreams: {"notifiers"},
+    StreamHasDataSensor: {"deferrable"},
+    PartitionsReadySensor: {"deferrable"},
+}
 CASES = [(operator, argument) for operator, given in GOOD.items() for argument in given]
 CASES += [(operator, "conn_id") for operator in GOOD]
 
@@ -262,7 +270,7 @@ def test_absurd_argument_of_an_operator_ends_in_our_error(catalog, operator, arg
 
 
 def test_every_argument_of_every_operator_is_tried():
-    assert set(GOOD) == {*operators(), StreamHasDataSensor}
+    assert set(GOOD) == {*operators(), StreamHasDataSensor, PartitionsReadySensor}
     for operator, given in GOOD.items():
         left = own_arguments(operator) - given.keys() - OF_EVERY_TASK
         assert left == NOT_TRIED.get(operator, set()), operator
@@ -294,6 +302,23 @@ def own_arguments(operator: type[BaseOperator]) -> set[str]:
     return {name for make in makers for name in signature(make).parameters}
 
 
+READS = {
+    "dag_id": "d",
+    "change_stream": "cs",
+    "schedule": None,
+    "sql": "DELETE FROM t",
+    "work": None,
+    "tables": {"t": {"keys": ["id"]}},
+    "partitions": 2,
+    "advance": True,
+    "consumer": "c",
+    "max_parallel": 4,
+    "pool": None,
+    "conn_id": "cdc_default",
+    "default_args": None,
+}
+
+
 @pytest.mark.parametrize("value", ABSURD, ids=lambda value: type(value).__name__)
 def test_absurd_argument_of_a_factory_is_refused(catalog, value):
     calls = [
@@ -314,7 +339,9 @@ def test_absurd_argument_of_a_factory_is_refused(catalog, value):
         lambda: background_apply_dags(default_interval=value),
         lambda: background_apply_dags(refresh=value),
         lambda: StreamStaleDeadline(value).serialize_reference(),
+        *(partial(change_stream_dag, **READS | {name: value}) for name in READS),
     ]
+    assert set(READS) == set(signature(change_stream_dag).parameters)
     for call in calls:
         try:
             call()

@@ -93,6 +93,7 @@ from airflow_provider_cdc.operators.upserts import (
     WriteChanges,
 )
 from airflow_provider_cdc.operators.verification import VerifyTarget
+from airflow_provider_cdc.sensors.change_streams import PartitionsReadySensor
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
@@ -116,6 +117,7 @@ def operators():
         AlterChangeStream(task_id="alter_cs", change_stream="cs", comment=None),
         AdvanceChangeStream(task_id="advance_cs", change_stream="cs"),
         DropChangeStream(task_id="drop_cs", change_stream="cs"),
+        PartitionsReadySensor(task_id="wait_cs", change_stream="cs", deferrable=True),
         ListPartitions(task_id="partitions", change_stream="cs"),
         ReadPartition(task_id="read", change_stream="cs", token="t", sql="DELETE FROM t"),
         SettlePartitions(task_id="settle", change_stream="cs"),
@@ -144,6 +146,7 @@ def test_operator_template_fields_are_attributes(operator):
         AlterChangeStream: {"change_stream", "tables", "retention_period", "comment"},
         AdvanceChangeStream: {"change_stream"},
         DropChangeStream: {"change_stream"},
+        PartitionsReadySensor: {"change_stream", "consumer", "start_timestamp"},
         ListPartitions: {"change_stream", "consumer"},
         ReadPartition: {"change_stream", "consumer", "token", "sql", "work"},
         SettlePartitions: {"change_stream", "consumer"},
@@ -188,6 +191,7 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "alter_cs",
         "advance_cs",
         "drop_cs",
+        "wait_cs",
         "partitions",
         "read",
         "settle",

@@ -81,8 +81,7 @@ class ChangeStreamCatalog:
         reads: list[PartitionRead] = []
 
         def begun() -> ConsumerState:
-            request = ReadRequest.bounded(stream, start_timestamp, end_timestamp, now)
-            return ConsumerState.begun(consumer, stream, request.start, request.end)
+            return _begun(stream, consumer, start_timestamp, end_timestamp, now)
 
         def handed_out(known: ConsumerState | None) -> ConsumerState:
             given = Lease(holder, now + length // _MICROSECOND)
@@ -92,6 +91,30 @@ class ChangeStreamCatalog:
 
         self._consumers.begin(stream, consumer, handed_out)
         return reads
+
+    def ready_partitions(
+        self,
+        name: str,
+        consumer: str,
+        *,
+        start_timestamp: str | datetime | None = None,
+        end_timestamp: str | datetime | None = None,
+        holder: str = "",
+    ) -> int:
+        """How many partitions :meth:`list_partitions` would hand out now. Nothing is written.
+
+        :param consumer: a stable name; if it has not begun, those that it would begin with count
+        :param start_timestamp: as for :meth:`list_partitions`, as the other parameters
+        :raises StreamNotFound: there is no such change stream
+        :raises StreamStale: records that the consumer has not read were removed
+        :raises InvalidRange: as for :meth:`read_change_stream`
+        """
+        consumer = consumer_name(consumer)
+        stream, now = self._streams.get(name), stamp_of(self._clock())
+        known = self._consumers.find(stream, consumer) or _begun(
+            stream, consumer, start_timestamp, end_timestamp, now
+        )
+        return known.count_ready(stream, now, holder)
 
     def settle_partitions(self, name: str, consumer: str, *, holder: str = "") -> ConsumerProgress:
         """Take back the partitions whose readers have ended, and return how far the consumer is.
@@ -105,3 +128,15 @@ class ChangeStreamCatalog:
             stream, consumer, lambda known: known.with_ledger(known.ledger.released(holder))
         )
         return settled.progress(stream)
+
+
+def _begun(
+    stream: ChangeStream,
+    consumer: str,
+    start_timestamp: str | datetime | None,
+    end_timestamp: str | datetime | None,
+    now: int,
+) -> ConsumerState:
+    """The state of a consumer that begins now."""
+    request = ReadRequest.bounded(stream, start_timestamp, end_timestamp, now)
+    return ConsumerState.begun(consumer, stream, request.start, request.end)

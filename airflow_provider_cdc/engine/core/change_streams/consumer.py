@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..errors import StreamStale
@@ -80,15 +81,22 @@ class ConsumerState:
         self.check_kept(stream)
         ledger = self.ledger
         reads: list[PartitionRead] = []
-        for partition in ledger.ready_at(now, lease.holder):
+        for partition, due in self._ready(stream, now, lease.holder):
             if limit is not None and len(reads) >= limit:
                 break
-            due = self._due(stream, partition, ledger.entries[partition])
-            if due is None:
-                continue
             ledger = ledger.scheduled(partition, due, lease)
             reads.append(self.read_of(stream, ledger, partition))
         return self.with_ledger(ledger), reads
+
+    def count_ready(self, stream: ChangeStream, now: int, holder: str) -> int:
+        """How many reads :meth:`handed_out` would hand out now.
+
+        :param now: the stamp of this moment
+        :param holder: who would get them
+        :raises StreamStale: some records that it has not read were removed
+        """
+        self.check_kept(stream)
+        return sum(1 for _ in self._ready(stream, now, holder))
 
     def check_kept(self, stream: ChangeStream) -> None:
         """Check that the records that it has not read still exist.
@@ -141,6 +149,16 @@ class ConsumerState:
         return ConsumerProgress(
             self.consumer, stamp_text(watermark), len(entries), waiting, is_complete
         )
+
+    def _ready(
+        self, stream: ChangeStream, now: int, holder: str
+    ) -> Iterator[tuple[Partition, int]]:
+        """The partitions that can be handed out, and the stamp up to which each can be read."""
+        ledger = self.ledger
+        for partition in ledger.ready_at(now, holder):
+            due = self._due(stream, partition, ledger.entries[partition])
+            if due is not None:
+                yield partition, due
 
     def _due(self, stream: ChangeStream, partition: Partition, entry: PartitionEntry) -> int | None:
         """The stamp up to which a partition can be read now; ``None``: nothing is left to read."""

@@ -23,6 +23,14 @@ class ChangeStreamConsumers:
         self._streams = streams
         self._files = files
 
+    def find(self, stream: ChangeStream, consumer: str) -> ConsumerState | None:
+        """The newest state of a consumer; ``None``: it has not begun.
+
+        :raises StreamUnreadable: it cannot be read
+        """
+        entry = self._log(stream, consumer).newest()
+        return None if entry is None else entry.state
+
     def begin(
         self,
         stream: ChangeStream,

@@ -83,7 +83,9 @@ class World:
     def hand_out(self, limit: int | None = 2) -> None:
         run = self.chance.choice(RUNS)
         lease = Lease(run, self.now + self.chance.randrange(30))
+        ready = self.consumer.count_ready(self.stream, self.now, run)
         self.consumer, reads = self.consumer.handed_out(self.stream, lease, self.now, limit)
+        assert len(reads) == (ready if limit is None else min(limit, ready))
         self.reading[run].extend(reads)
 
     def read(self, run: str | None = None, *, may_crash: bool = True) -> None:
