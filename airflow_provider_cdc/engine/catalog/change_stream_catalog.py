@@ -17,6 +17,7 @@ from ..core.names import consumer_name
 from ..storage.files.stores import Files
 from ..storage.state.change_stream_consumers import ChangeStreamConsumers
 from ..storage.state.change_streams import ChangeStreams
+from .change_stream_status import ChangeStreamStatus, status_of
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -46,6 +47,16 @@ class ChangeStreamCatalog:
     def list_change_streams(self) -> list[ChangeStream]:
         """All change streams, by name."""
         return self._streams.all()
+
+    def describe_change_streams(self) -> list[ChangeStreamStatus]:
+        """The status of each change stream and of its consumers, by name.
+
+        :raises StreamUnreadable: a change stream or a consumer cannot be read
+        """
+        now = self._clock()
+        return [
+            status_of(stream, self._consumers.all(stream), now) for stream in self._streams.all()
+        ]
 
     def list_partitions(
         self,

@@ -31,6 +31,20 @@ class ChangeStreamConsumers:
         entry = self._log(stream, consumer).newest()
         return None if entry is None else entry.state
 
+    def all(self, stream: ChangeStream) -> list[ConsumerState]:
+        """The newest states of all consumers that have begun, in no order.
+
+        :raises StreamUnreadable: one of them cannot be read
+        """
+        root = self._root(stream)
+        try:
+            folders = self._files.names(root)
+        except FileNotFoundError:
+            folders = []
+        logs = (self._log_in(join(root, folder), folder) for folder in folders)
+        entries = (log.newest() for log in logs)
+        return [entry.state for entry in entries if entry is not None]
+
     def begin(
         self,
         stream: ChangeStream,
@@ -69,5 +83,10 @@ class ChangeStreamConsumers:
     def _log(self, stream: ChangeStream, consumer: str) -> StateLog[ConsumerState]:
         name = consumer_name(consumer)
         digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-        folder = join(self._streams.folder_of(stream), "consumers", digest)
+        return self._log_in(join(self._root(stream), digest), name)
+
+    def _log_in(self, folder: str, name: str) -> StateLog[ConsumerState]:
         return StateLog(f"consumer {name}", folder, ConsumerState, self._files)
+
+    def _root(self, stream: ChangeStream) -> str:
+        return join(self._streams.folder_of(stream), "consumers")
