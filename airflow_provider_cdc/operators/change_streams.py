@@ -47,7 +47,7 @@ class CreateChangeStream(StreamOperator):
     :param on_duplicate_key: ``fail`` or ``quarantine``, if several rows have the same key
     :param comment: a text that the list of change streams shows (templated)
     :param or_replace: drop a change stream of that name, with its records
-    :param if_not_exists: leave a change stream of that name as it is
+    :param if_not_exists: leave a change stream of that name as it is, without a Spark job
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -101,7 +101,13 @@ class CreateChangeStream(StreamOperator):
         :raises CdcJobFailed: a retry may help
         """
         with reached_errors(self.hook):
-            task = jobs.CreateChangeStream(self._spec())
+            spec = self._spec()
+            if spec.if_not_exists and not spec.or_replace:
+                known = self.hook.change_streams().find_change_stream(spec.name)
+                if known is not None:
+                    self.log.info("Change stream %s exists already", known.name)
+                    return change_stream_result(known)
+        task = jobs.CreateChangeStream(spec)
         return change_stream_result(self.hook.submit(task, context=context).change_stream)
 
     def _spec(self) -> ChangeStreamSpec:

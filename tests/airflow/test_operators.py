@@ -40,6 +40,8 @@ from airflow_provider_cdc.engine.core.verification.verification import (
     KeyDifference,
     Verification,
 )
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.state.change_streams import ChangeStreams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.spark_submission import SparkSubmission
@@ -537,6 +539,16 @@ def test_creating_a_change_stream_hands_its_watches_to_its_job():
     (line,) = answer_lines(request, answer)
     assert line == "ChangeStream cs on t, 2 partitions, captured through 1970-01-01T00:00:01Z"
     assert "5ec4e7" not in line
+
+
+def test_creating_a_change_stream_that_exists_needs_no_job(tmp_path, define_connection):
+    define_connection("cdc_default", "cdc", state=str(tmp_path))
+    ChangeStreams(str(tmp_path), Files()).create(a_change_stream(), None)
+    given = {"change_stream": "CS", "tables": {"u": {"keys": ["k"]}}, "if_not_exists": True}
+
+    found = CreateChangeStream(task_id="t", **given).execute({})
+
+    assert (found["change_stream"], found["tables"], found["partitions"]) == ("cs", ["t"], 2)
 
 
 def test_altering_a_change_stream_sends_only_what_is_given():

@@ -48,6 +48,14 @@ class ChangeStreamCatalog:
         """All change streams, by name."""
         return self._streams.all()
 
+    def find_change_stream(self, name: str) -> ChangeStream | None:
+        """The change stream of that name; ``None``: there is no such change stream.
+
+        :raises InvalidName: the name is not valid
+        :raises StreamUnreadable: it cannot be read
+        """
+        return self._streams.find(name)
+
     def describe_change_streams(self) -> list[ChangeStreamStatus]:
         """The status of each change stream and of its consumers, by name.
 
