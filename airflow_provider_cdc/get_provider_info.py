@@ -42,9 +42,15 @@ def get_provider_info() -> dict[str, Any]:
                 f"{package}.operators.upserts",
             )
         ],
-        "sensors": [_modules(f"{package}.sensors.stream")],
+        "sensors": [_modules(f"{package}.sensors.stream", f"{package}.sensors.change_streams")],
         "hooks": [_modules(f"{package}.hooks.cdc", f"{package}.hooks.stale_stream")],
-        "triggers": [_modules(f"{package}.triggers.stream", f"{package}.triggers.watcher")],
+        "triggers": [
+            _modules(
+                f"{package}.triggers.stream",
+                f"{package}.triggers.change_streams",
+                f"{package}.triggers.watcher",
+            )
+        ],
         "asset-uris": [
             {
                 "schemes": ["cdc"],

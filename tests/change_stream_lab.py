@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row
 from stream_lab import StreamLab
 
 from airflow_provider_cdc.engine import ChangeStream, Engine, Watch
+from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 
 
 @dataclass(eq=False)
@@ -51,6 +52,11 @@ class ChangeStreamLab(StreamLab):
     def tokens(self, start: datetime) -> list[str]:
         """The tokens that the first query of a reader returns."""
         return [child.token for row in self.read(start) for child in children(row)]
+
+    def ready(self, holder: str) -> int:
+        """How many partitions the consumer ``c`` could be handed out."""
+        catalog = ChangeStreamCatalog(str(self.root / "state"), clock=self.now)
+        return catalog.ready_partitions("cs", "c", holder=holder)
 
     def walk(self, start: datetime) -> list[Row]:
         """All data change records that a reader gets who follows each partition to its children,

@@ -1,5 +1,6 @@
-"""The URIs of assets: ``cdc://<connection>/<stream>``, ``cdc://<connection>/<stream>/consumptions``
-and ``cdc://<connection>/upsert-tables/<table>``.
+"""The URIs of assets: ``cdc://<connection>/<stream>``, ``cdc://<connection>/<stream>/consumptions``,
+``cdc://<connection>/change-streams/<change stream>`` and
+``cdc://<connection>/upsert-tables/<table>``.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from airflow_provider_cdc.engine.core.names import stream_key, stream_name, tabl
 from airflow_provider_cdc.engine.core.shown_values import shown
 
 CONSUMPTIONS = "consumptions"
-# A stream cannot have that name.
+# A stream cannot have these names.
+CHANGE_STREAMS = "change-streams"
 UPSERT_TABLES = "upsert-tables"
 # Airflow limits, in characters, the name and the URI of an asset, and the id of a connection.
 _LONGEST = 1500
 _LONGEST_ID = 250
 _FORM = (
-    "expected cdc://connection/stream, cdc://connection/stream/consumptions or"
-    " cdc://connection/upsert-tables/table"
+    "expected cdc://connection/stream, cdc://connection/stream/consumptions,"
+    " cdc://connection/change-streams/name or cdc://connection/upsert-tables/table"
 )
 
 
@@ -38,6 +40,15 @@ def consumptions_uri(stream: str, conn_id: str) -> str:
     :raises InvalidRequest: ``conn_id`` cannot be the id of a connection
     """
     return f"{stream_uri(stream, conn_id)}/{CONSUMPTIONS}"
+
+
+def change_stream_uri(change_stream: str, conn_id: str) -> str:
+    """Return the URI of a change stream. Two spellings of one name have the same URI.
+
+    :raises InvalidName: ``change_stream`` is not the name of a change stream
+    :raises InvalidRequest: ``conn_id`` cannot be the id of a connection
+    """
+    return f"cdc://{_host(conn_id)}/{CHANGE_STREAMS}/{_segment(change_stream)}"
 
 
 def upsert_table_uri(table: str, conn_id: str) -> str:
@@ -63,18 +74,34 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
     Airflow calls this function for URIs with the scheme ``cdc``.
 
-    :raises ValueError: it does not name a stream or an upsert table of a connection
+    :raises ValueError: it does not name a stream, a change stream or an upsert table of a
+        connection
     """
-    stream, *rest = uri.path.removeprefix("/").split("/")
-    if stream == UPSERT_TABLES and uri.netloc and not uri.query and len(rest) == 1 and rest[0]:
-        return uri._replace(path=f"/{UPSERT_TABLES}/{quote(unquote(rest[0]), safe='')}")
-    if not uri.netloc or uri.query or rest not in ([], [CONSUMPTIONS]):
-        raise ValueError(f"asset URI {uri.geturl()}: does not name a stream. {_FORM}.")
+    parts = uri.path.removeprefix("/").split("/")
     try:
-        path = "/".join(["", _segment(unquote(stream)), *rest])
+        path = _path(parts) if uri.netloc and not uri.query else None
     except InvalidName as error:
         raise ValueError(f"asset URI {uri.geturl()}: {error} {_FORM}.") from error
+    if path is None:
+        raise ValueError(f"asset URI {uri.geturl()}: does not name a stream. {_FORM}.")
     return uri._replace(path=path)
+
+
+def _path(parts: list[str]) -> str | None:
+    """The path of a URI in the form that Airflow stores; ``None``: it has another form.
+
+    :raises InvalidName: it has the name of a stream that is not valid
+    """
+    match parts:
+        case [kind, table] if kind == UPSERT_TABLES and table:
+            return f"/{UPSERT_TABLES}/{quote(unquote(table), safe='')}"
+        case [kind, name] if kind == CHANGE_STREAMS:
+            return f"/{CHANGE_STREAMS}/{_segment(unquote(name))}"
+        case [stream]:
+            return f"/{_segment(unquote(stream))}"
+        case [stream, last] if last == CONSUMPTIONS:
+            return f"/{_segment(unquote(stream))}/{CONSUMPTIONS}"
+    return None
 
 
 def _host(conn_id: str) -> str:

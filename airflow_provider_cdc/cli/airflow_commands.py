@@ -1,4 +1,4 @@
-"""``airflow cdc``: show the streams and upsert tables of a connection.
+"""``airflow cdc``: show the streams, change streams and upsert tables of a connection.
 
 Every ``airflow`` command imports this module, so it must import quickly.
 """
@@ -13,7 +13,7 @@ from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand,
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+    from airflow_provider_cdc.hooks.connection import CdcConnection
 
 _TABLE = "table"
 _NAME = Arg(("name",), nargs="?", default=None, help="one stream; all of them by default")  # type: ignore[no-untyped-call]
@@ -29,6 +29,13 @@ def get_commands() -> list[GroupCommand]:
         func=lazy_load_command(f"{__name__}.streams"),
         args=(_NAME, _CONN_ID, ARG_OUTPUT),
     )
+    change_streams = ActionCommand(
+        name="change-streams",
+        help="Show change streams and their consumers",
+        description="Show what is captured and waits, and how far each consumer is; needs no JVM.",
+        func=lazy_load_command(f"{__name__}.change_streams"),
+        args=(_CONN_ID, ARG_OUTPUT),
+    )
     upsert_tables = ActionCommand(
         name="upsert-tables",
         help="Show upsert tables",
@@ -36,7 +43,7 @@ def get_commands() -> list[GroupCommand]:
         func=lazy_load_command(f"{__name__}.upsert_tables"),
         args=(_CONN_ID, ARG_OUTPUT),
     )
-    commands = (streams, upsert_tables)
+    commands = (streams, change_streams, upsert_tables)
     return [GroupCommand("cdc", help="Change data capture for Delta Lake", subcommands=commands)]
 
 
@@ -45,7 +52,7 @@ def streams(args: Namespace) -> None:
     from .lines import stream_lines  # noqa: PLC0415 - keep other commands quick
     from .text_tables import STREAMS, print_described, print_table  # noqa: PLC0415
 
-    lines = _lines(args.conn_id, lambda catalog: stream_lines(catalog, args.name))
+    lines = _lines(args.conn_id, lambda settings: stream_lines(settings.catalog(), args.name))
     if args.output != _TABLE:
         _print(lines, args.output)
     elif args.name:
@@ -54,12 +61,24 @@ def streams(args: Namespace) -> None:
         print_table(STREAMS, lines)
 
 
+def change_streams(args: Namespace) -> None:
+    """Print the change streams of a connection; see :func:`get_commands`."""
+    from .lines import change_stream_lines  # noqa: PLC0415
+    from .text_tables import CHANGE_STREAMS, print_table  # noqa: PLC0415
+
+    lines = _lines(args.conn_id, lambda settings: change_stream_lines(settings.change_streams()))
+    if args.output == _TABLE:
+        print_table(CHANGE_STREAMS, lines)
+    else:
+        _print(lines, args.output)
+
+
 def upsert_tables(args: Namespace) -> None:
     """Print the upsert tables of a connection; see :func:`get_commands`."""
     from .lines import upsert_lines  # noqa: PLC0415
     from .text_tables import UPSERT_TABLES, print_table  # noqa: PLC0415
 
-    lines = _lines(args.conn_id, upsert_lines)
+    lines = _lines(args.conn_id, lambda settings: upsert_lines(settings.catalog()))
     if args.output == _TABLE:
         print_table(UPSERT_TABLES, lines)
     else:
@@ -67,9 +86,9 @@ def upsert_tables(args: Namespace) -> None:
 
 
 def _lines(
-    conn_id: str, query: Callable[[StreamCatalog], list[dict[str, Any]]]
+    conn_id: str, query: Callable[[CdcConnection], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """Return the result of ``query`` on the catalog of a connection.
+    """Return the result of ``query`` on the state folder of a connection.
 
     An error or a state folder without a registry ends the command.
     """
@@ -83,8 +102,8 @@ def _lines(
 
     try:
         connection = Connection.get_connection_from_secrets(conn_id)
-        catalog = CdcConnection.from_extra(conn_id, connection.extra_dejson).catalog()
-        return checked(catalog, query(catalog))
+        settings = CdcConnection.from_extra(conn_id, connection.extra_dejson)
+        return checked(settings.catalog(), query(settings))
     except (CdcError, AirflowNotFoundException) as error:
         raise SystemExit(str(error)) from None
 

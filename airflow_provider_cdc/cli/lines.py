@@ -1,4 +1,4 @@
-"""The lines that commands print for streams and upsert tables."""
+"""The lines that commands print for streams, change streams and upsert tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_status import shown
 from airflow_provider_cdc.engine.core.upserts.job_records import Usage
@@ -30,6 +31,23 @@ def upsert_lines(catalog: StreamCatalog) -> list[dict[str, Any]]:
     return [
         {column: _plain(value) for column, value in asdict(each).items()}
         for each in catalog.upsert_tables()
+    ]
+
+
+def change_stream_lines(catalog: ChangeStreamCatalog) -> list[dict[str, Any]]:
+    """Return a line for each change stream, as in JSON. Times are in ISO 8601, lags in seconds."""
+    return [
+        {
+            "name": each.name,
+            "tables": list(each.tables),
+            "partitions": each.partitions,
+            "captured_through": _plain(each.captured_through),
+            "lag_seconds": round(each.lag.total_seconds()),
+            "sealed_commits": each.sealed_commits,
+            "quarantined": each.quarantined,
+            "consumers": [asdict(consumer) for consumer in each.consumers],
+        }
+        for each in catalog.describe_change_streams()
     ]
 
 

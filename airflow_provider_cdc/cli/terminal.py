@@ -1,4 +1,6 @@
-"""``python -m airflow_provider_cdc``: show streams and upsert tables without Airflow or a JVM."""
+"""``python -m airflow_provider_cdc``: show streams, change streams and upsert tables without
+Airflow or a JVM.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.arguments.intervals import interval_of, period_of
@@ -16,8 +19,9 @@ from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.core.upserts.job_records import usage as used
 from airflow_provider_cdc.engine.storage.state.job_history import JobHistory
 
-from .lines import checked, stream_lines, upsert_lines, usage_lines
+from .lines import change_stream_lines, checked, stream_lines, upsert_lines, usage_lines
 from .text_tables import (
+    CHANGE_STREAMS,
     STREAMS,
     UPSERT_TABLES,
     USAGE,
@@ -72,6 +76,21 @@ def streams(
         print_described(lines[0])
     else:
         _print(output, STREAMS, lines)
+
+
+@app.command()
+def change_streams(
+    state: State,
+    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Show change streams: what is captured, what waits, and how far each consumer is."""
+
+    def query(_: StreamCatalog) -> list[dict[str, Any]]:
+        options = _options(storage_options)
+        return change_stream_lines(ChangeStreamCatalog(state, storage_options=options))
+
+    _print(output, CHANGE_STREAMS, _lines(state, storage_options, query))
 
 
 @app.command()

@@ -63,6 +63,17 @@ STREAMS = (
 )
 """The columns that show whether a stream needs attention."""
 
+CHANGE_STREAMS = (
+    Column("name", lambda line: line["name"], folds=True),
+    Column("on", lambda line: "\n".join(line["tables"]), folds=True),
+    Column("parti-\ntions", lambda line: text(line["partitions"]), is_number=True),
+    Column("captured until\n(UTC)", lambda line: moment(line["captured_through"])),
+    Column("commits\nwaiting", lambda line: text(line["sealed_commits"]), is_number=True),
+    Column("in quar-\nantine", lambda line: text(line["quarantined"]), is_number=True),
+    Column("consumers, read until (UTC)", lambda line: _consumers(line["consumers"]), folds=True),
+)
+"""The columns that show how far a change stream and its consumers are."""
+
 UPSERT_TABLES = (
     Column("name", lambda line: line["name"], folds=True),
     Column("max\nstaleness", lambda line: text(line["max_staleness"]), folds=True),
@@ -87,6 +98,13 @@ _DESCRIBED = (
     Column("column", lambda line: line["column"]),
     Column("value", lambda line: line["value"], folds=True),
 )
+
+
+def _consumers(found: Sequence[Line]) -> str:
+    return "\n".join(
+        f"{each['consumer']} {moment(each['watermark'])}{' stale' if each['is_stale'] else ''}"
+        for each in found
+    )
 
 
 def print_described(line: Line) -> None:

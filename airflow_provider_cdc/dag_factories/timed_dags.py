@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import DAG
@@ -13,23 +13,24 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def timed_dag(
     dag_id: str,
-    every: timedelta,
+    schedule: Any,
     *,
     tags: tuple[str, ...] = (),
     description: str | None = None,
     display_name: str | None = None,
     default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
-    """Return a DAG that runs once per ``every``, one run at a time.
+    """Return a DAG that runs on ``schedule``, such as once per ``timedelta``, one run at a time.
 
     It does not run missed runs later, because the next run does their work too.
 
+    :param schedule: as for ``DAG``
     :param tags: tags besides ``cdc``
     :param display_name: the name of the DAG on Airflow's pages; by default its id
     """
     return DAG(
         dag_id,
-        schedule=every,
+        schedule=schedule,
         start_date=_START,
         catchup=False,
         max_active_runs=1,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .catalog.change_stream_status import ChangeStreamStatus
 from .core.archives.archive_outcome import ArchiveOutcome
 from .core.arguments.points import OffsetOf, Point, Timestamp, Version
 from .core.change_feed.feed_options import FeedSchema, FeedSource, OutOfRange
@@ -87,6 +88,7 @@ __all__ = [
     "CdcError",
     "ChangeStream",
     "ChangeStreamCatalog",
+    "ChangeStreamStatus",
     "ChangeTracking",
     "ChangeTrackingDisabled",
     "ColumnStyle",

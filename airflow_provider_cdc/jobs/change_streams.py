@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .functions import function_named
-from .model import (
+from .change_stream_tasks import (
     AdvanceChangeStream,
-    Answer,
+    AlterChangeStream,
     ChangeStreamTask,
     CreateChangeStream,
     DropChangeStream,
 )
+from .functions import function_named
+from .model import Answer
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.engine import Engine
@@ -23,6 +24,9 @@ def change_stream_answer(request_id: str, task: ChangeStreamTask, engine: Engine
         case CreateChangeStream():
             created = engine.create_change_stream(**task.spec.arguments)
             return Answer(request_id, change_stream=created)
+        case AlterChangeStream():
+            altered = engine.alter_change_stream(task.change_stream, **task.arguments)
+            return Answer(request_id, change_stream=altered)
         case AdvanceChangeStream():
             advanced = engine.advance_change_stream(task.change_stream)
             return Answer(request_id, change_stream=advanced)

@@ -5,18 +5,14 @@ The operator builds the same class that the driver reads, so there is one list o
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-
-import msgspec
 
 from ..engine.core.archives.archive_outcome import ArchiveOutcome
 from ..engine.core.change_feed.tracked_since import ChangeTracking
 from ..engine.core.change_streams.consumer import PartitionRead
 from ..engine.core.change_streams.definition import ChangeStream
-from ..engine.core.change_streams.spec import ChangeStreamSpec
 from ..engine.core.errors import InvalidRequest
 from ..engine.core.model.outcomes import Outcome
 from ..engine.core.model.stream import ColumnStyle, Stream
@@ -25,22 +21,11 @@ from ..engine.core.retention.table_retention import Maintenance
 from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ..engine.core.upserts.write_result import WriteResult
 from ..engine.core.verification.verification import Verification
+from .change_stream_tasks import ChangeStreamTask
+from .job_task import JobTask
 
 
-def _job_name(class_name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
-
-
-class _Task(msgspec.Struct, frozen=True, tag_field="job", tag=_job_name):
-    """A task of a job. Its JSON holds the name of the job, so a reader finds the right class."""
-
-    @property
-    def job(self) -> str:
-        """The name of the job, such as ``create_stream``."""
-        return str(self.__struct_config__.tag)
-
-
-class CreateStream(_Task, frozen=True):
+class CreateStream(JobTask, frozen=True):
     """Create a stream.
 
     The ``file_options`` of the spec are text in the form that ``options_as_text`` of
@@ -50,7 +35,7 @@ class CreateStream(_Task, frozen=True):
     spec: StreamSpec
 
 
-class ConsumeStream(_Task, frozen=True):
+class ConsumeStream(JobTask, frozen=True):
     """Consume streams as ``consumer``, at most ``max_commits`` and ``max_bytes`` of them.
 
     Either ``statements`` read the streams, or ``apply`` names a function as
@@ -66,7 +51,7 @@ class ConsumeStream(_Task, frozen=True):
     streams: tuple[str, ...] = ()
 
 
-class StreamHasData(_Task, frozen=True):
+class StreamHasData(JobTask, frozen=True):
     """Check exactly whether ``stream`` has a change."""
 
     stream: str
@@ -90,7 +75,7 @@ class ExportMode(StrEnum):
     ERROR = "error"
 
 
-class ExportChanges(_Task, frozen=True):
+class ExportChanges(JobTask, frozen=True):
     """Write the changes of the table or view ``name`` to ``target``; see ``Engine.changes``.
 
     ``target`` is the name or path of a table. With a ``format`` of files, it is the URI of a
@@ -113,7 +98,7 @@ class ExportChanges(_Task, frozen=True):
         _check_export(self)
 
 
-class ExportTable(_Task, frozen=True):
+class ExportTable(JobTask, frozen=True):
     """Write the rows of the upsert table ``table`` to ``target``, as fresh as its ``max_staleness``
     requires; see ``Engine.query_upsert_table``, and :class:`ExportChanges` for the other fields.
     """
@@ -142,13 +127,13 @@ def _check_export(task: Export) -> None:
         )
 
 
-class MaintainStreams(_Task, frozen=True):
+class MaintainStreams(JobTask, frozen=True):
     """Prevent the streams of the state folder from going stale; see ``Engine.maintain_streams``."""
 
     ahead: timedelta
 
 
-class RecoverStream(_Task, frozen=True):
+class RecoverStream(JobTask, frozen=True):
     """Make ``target`` equal to the source of ``stream`` after it went stale; see
     ``Engine.recover_stream``.
     """
@@ -159,7 +144,7 @@ class RecoverStream(_Task, frozen=True):
     consumer: str
 
 
-class AbortConsumption(_Task, frozen=True):
+class AbortConsumption(JobTask, frozen=True):
     """Abort the open consumption of ``stream``, and leave the targets in ``keep`` unchanged; see
     ``Engine.abort_consumption``.
     """
@@ -168,7 +153,7 @@ class AbortConsumption(_Task, frozen=True):
     keep: tuple[str, ...] = ()
 
 
-class RewindStream(_Task, frozen=True):
+class RewindStream(JobTask, frozen=True):
     """Move ``stream`` back to the point ``to``, in the form of :class:`CreateStream`; see
     ``Engine.rewind_stream``.
     """
@@ -177,7 +162,7 @@ class RewindStream(_Task, frozen=True):
     to: dict[str, int | str]
 
 
-class EnableChangeTracking(_Task, frozen=True):
+class EnableChangeTracking(JobTask, frozen=True):
     """Record the changes of ``table`` from now on; see ``Engine.enable_change_tracking``."""
 
     table: str
@@ -185,7 +170,7 @@ class EnableChangeTracking(_Task, frozen=True):
     change_feed: bool = False
 
 
-class ArchiveChanges(_Task, frozen=True):
+class ArchiveChanges(JobTask, frozen=True):
     """Archive the new changes of ``table``; see ``Engine.archive_changes``."""
 
     table: str
@@ -197,7 +182,7 @@ class ArchiveChanges(_Task, frozen=True):
     max_bytes: int | None = None
 
 
-class VerifyTarget(_Task, frozen=True):
+class VerifyTarget(JobTask, frozen=True):
     """Check whether ``target`` equals the source of ``stream``; see ``Engine.verify_target``."""
 
     stream: str
@@ -207,43 +192,7 @@ class VerifyTarget(_Task, frozen=True):
     full: bool = False
 
 
-class CreateChangeStream(_Task, frozen=True):
-    """Create a change stream; see ``Engine.create_change_stream``."""
-
-    spec: ChangeStreamSpec
-
-
-class AdvanceChangeStream(_Task, frozen=True):
-    """Seal and capture what is new; see ``Engine.advance_change_stream``."""
-
-    change_stream: str
-
-
-class DropChangeStream(_Task, frozen=True):
-    """Drop a change stream; see ``Engine.drop_change_stream``."""
-
-    change_stream: str
-    if_exists: bool = False
-
-
-class ReadPartition(_Task, frozen=True):
-    """Apply ``statements`` to a partition that was handed out; see ``Engine.consume_partition``.
-
-    Or call ``work``, a function that is named as ``package.module:function``; see
-    ``Engine.process_partition``.
-    """
-
-    change_stream: str
-    consumer: str
-    token: str
-    statements: tuple[str, ...] = ()
-    work: str | None = None
-
-
-ChangeStreamTask = CreateChangeStream | AdvanceChangeStream | DropChangeStream | ReadPartition
-
-
-class CreateUpsertTable(_Task, frozen=True):
+class CreateUpsertTable(JobTask, frozen=True):
     """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
 
     table: str
@@ -256,7 +205,7 @@ class CreateUpsertTable(_Task, frozen=True):
     if_not_exists: bool = False
 
 
-class AlterUpsertTable(_Task, frozen=True):
+class AlterUpsertTable(JobTask, frozen=True):
     """Change the intervals of the upsert table ``table``; see ``Engine.alter_upsert_table``.
 
     If ``keeps_max_staleness``, the table keeps its ``max_staleness``. If ``tombstone_horizon`` is
@@ -269,21 +218,21 @@ class AlterUpsertTable(_Task, frozen=True):
     tombstone_horizon: timedelta | None = None
 
 
-class AddColumns(_Task, frozen=True):
+class AddColumns(JobTask, frozen=True):
     """Add the columns of ``schema`` to the upsert table ``table``; see ``Engine.add_columns``."""
 
     table: str
     schema: str
 
 
-class DropUpsertTable(_Task, frozen=True):
+class DropUpsertTable(JobTask, frozen=True):
     """Drop the upsert table ``table``; see ``Engine.drop_upsert_table``."""
 
     table: str
     if_exists: bool = False
 
 
-class WriteChanges(_Task, frozen=True):
+class WriteChanges(JobTask, frozen=True):
     """Write the rows of ``query`` as changes of the upsert table ``table``; see
     ``Engine.write_changes``. A second write with the same ``write_id`` writes nothing.
     """
@@ -294,13 +243,13 @@ class WriteChanges(_Task, frozen=True):
     on_bad_rows: OnBadRows = OnBadRows.FAIL
 
 
-class ApplyUpserts(_Task, frozen=True):
+class ApplyUpserts(JobTask, frozen=True):
     """Apply the changes that wait for the upsert table ``table``; see ``Engine.apply_upserts``."""
 
     table: str
 
 
-class RedriveChanges(_Task, frozen=True):
+class RedriveChanges(JobTask, frozen=True):
     """Redrive the changes in quarantine of ``table``; see ``Engine.redrive_changes``."""
 
     table: str

@@ -18,6 +18,7 @@ from airflow_provider_cdc.engine.storage.files.stores import Files
 
 from .answer_lines import answer_lines
 from .archives import archive_answer
+from .change_stream_tasks import ChangeStreamTask
 from .change_streams import change_stream_answer
 from .export import export
 from .functions import check_consume, consume_by_function
@@ -25,7 +26,6 @@ from .model import (
     AbortConsumption,
     Answer,
     ArchiveChanges,
-    ChangeStreamTask,
     ConsumeStream,
     CreateStream,
     EnableChangeTracking,

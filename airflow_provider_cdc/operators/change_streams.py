@@ -1,4 +1,4 @@
-"""The operators of change streams: create, advance, drop."""
+"""The operators of change streams: create, alter, advance, drop."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.engine.core.arguments.validation import check_argument
-from airflow_provider_cdc.engine.core.change_streams.definition import ChangeStream
-from airflow_provider_cdc.engine.core.change_streams.spec import ChangeStreamSpec
-from airflow_provider_cdc.engine.core.change_streams.stamps import stamp_text
-from airflow_provider_cdc.engine.core.change_streams.watches import ALL, Columns, Watch
-from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.assets.change_stream import ADVANCES, announce_advance
+from airflow_provider_cdc.engine.core.arguments.validation import KEPT, Kept, check_argument
+from airflow_provider_cdc.engine.core.change_streams.spec import ChangeStreamSpec, settings_given
+from airflow_provider_cdc.engine.core.change_streams.watches import Watch
 from airflow_provider_cdc.engine.core.names import stream_name
 from airflow_provider_cdc.engine.core.shown_values import shown
-from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.registry_reach import reached_errors
-from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs import change_stream_tasks as jobs
 
 from .arguments import parse_bool, parse_int, parse_text
 from .base import StreamOperator
+from .outcome import change_stream_result
+from .watches import watches_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+_SETTINGS = ("value_capture_type", "retention_period", "int64_as", "on_duplicate_key")
+_EXCLUDES = ("exclude_insert", "exclude_update", "exclude_delete")
 
 
 class CreateChangeStream(StreamOperator):
@@ -43,9 +45,11 @@ class CreateChangeStream(StreamOperator):
     :param partitions: how many partitions it begins with (templated)
     :param int64_as: how JSON shows whole numbers, as ``string`` or as ``number``
     :param on_duplicate_key: ``fail`` or ``quarantine``, if several rows have the same key
+    :param target_rows: how many changed rows an advance should capture of each partition; it splits
+        and merges partitions for that (templated)
     :param comment: a text that the list of change streams shows (templated)
     :param or_replace: drop a change stream of that name, with its records
-    :param if_not_exists: leave a change stream of that name as it is
+    :param if_not_exists: leave a change stream of that name as it is, without a Spark job
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -55,6 +59,7 @@ class CreateChangeStream(StreamOperator):
         "value_capture_type",
         "retention_period",
         "partitions",
+        "target_rows",
         "comment",
         "conn_id",
     )
@@ -72,6 +77,7 @@ class CreateChangeStream(StreamOperator):
         partitions: int | str = 1,
         int64_as: str = "string",
         on_duplicate_key: str = "fail",
+        target_rows: int | str | None = None,
         comment: str | None = None,
         or_replace: bool | str = False,
         if_not_exists: bool | str = False,
@@ -88,6 +94,7 @@ class CreateChangeStream(StreamOperator):
         self.partitions = partitions
         self.int64_as = int64_as
         self.on_duplicate_key = on_duplicate_key
+        self.target_rows = target_rows
         self.comment = comment
         self.or_replace = or_replace
         self.if_not_exists = if_not_exists
@@ -99,8 +106,14 @@ class CreateChangeStream(StreamOperator):
         :raises CdcJobFailed: a retry may help
         """
         with reached_errors(self.hook):
-            task = jobs.CreateChangeStream(self._spec())
-        return _result(self.hook.submit(task, context=context).change_stream)
+            spec = self._spec()
+            if spec.if_not_exists and not spec.or_replace:
+                known = self.hook.change_streams().find_change_stream(spec.name)
+                if known is not None:
+                    self.log.info("Change stream %s exists already", known.name)
+                    return change_stream_result(known)
+        task = jobs.CreateChangeStream(spec)
+        return change_stream_result(self.hook.submit(task, context=context).change_stream)
 
     def _spec(self) -> ChangeStreamSpec:
         subject = f"change stream {shown(self.change_stream)}"
@@ -113,6 +126,7 @@ class CreateChangeStream(StreamOperator):
             "partitions": (parse_int(self.partitions), int),
             "int64_as": (self.int64_as, str),
             "on_duplicate_key": (self.on_duplicate_key, str),
+            "target_rows": (parse_int(self.target_rows), int | None),
             "comment": (parse_text(self.comment), str | None),
             "or_replace": (parse_bool(self.or_replace), bool),
             "if_not_exists": (parse_bool(self.if_not_exists), bool),
@@ -121,16 +135,124 @@ class CreateChangeStream(StreamOperator):
             check_argument(f"argument {name} of CreateChangeStream", value, hint)
         return ChangeStreamSpec.parsed(
             name=stream_name(self.change_stream),
-            tables=_watches(subject, self.tables),
+            tables=watches_of(subject, self.tables),
             **{name: value for name, (value, _) in given.items()},
+        )
+
+
+class AlterChangeStream(StreamOperator):
+    """Change what a change stream watches, what its records hold, or how long they are kept.
+
+    Arguments that are not given stay unchanged. What was committed before is captured first, so its
+    records stay as they are. Returns (XCom) the same as :class:`CreateChangeStream`.
+
+    :param change_stream: the name of the change stream (templated)
+    :param tables: all tables to watch from now on, as for :class:`CreateChangeStream`; the key of a
+        table cannot change (templated)
+    :param value_capture_type: as for :class:`CreateChangeStream` (templated)
+    :param retention_period: as for :class:`CreateChangeStream` (templated)
+    :param exclude_insert: whether inserts give no records
+    :param exclude_update: whether updates give no records
+    :param exclude_delete: whether deletes give no records
+    :param int64_as: as for :class:`CreateChangeStream`
+    :param on_duplicate_key: as for :class:`CreateChangeStream`
+    :param target_rows: as for :class:`CreateChangeStream`; ``None``: no partition is split or
+        merged by load (templated)
+    :param comment: the new comment; ``None``: no comment (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "change_stream",
+        "tables",
+        "value_capture_type",
+        "retention_period",
+        "target_rows",
+        "comment",
+        "conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        change_stream: str,
+        tables: Mapping[str, Watch | Mapping[str, Any]] | Kept = KEPT,
+        value_capture_type: str | Kept = KEPT,
+        retention_period: timedelta | str | Kept = KEPT,
+        exclude_insert: bool | str | Kept = KEPT,
+        exclude_update: bool | str | Kept = KEPT,
+        exclude_delete: bool | str | Kept = KEPT,
+        int64_as: str | Kept = KEPT,
+        on_duplicate_key: str | Kept = KEPT,
+        target_rows: int | str | Kept | None = KEPT,
+        comment: str | Kept | None = KEPT,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.change_stream = change_stream
+        self.tables = tables
+        self.value_capture_type = value_capture_type
+        self.retention_period = retention_period
+        self.exclude_insert = exclude_insert
+        self.exclude_update = exclude_update
+        self.exclude_delete = exclude_delete
+        self.int64_as = int64_as
+        self.on_duplicate_key = on_duplicate_key
+        self.target_rows = target_rows
+        self.comment = comment
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Alter the change stream. A retry alters it in the same way again.
+
+        :raises AirflowFailException: an argument is wrong, or the change stream is missing
+        :raises CdcJobFailed: a retry may help, for example if another process advances it
+        """
+        with reached_errors(self.hook):
+            task = self._task()
+        return change_stream_result(self.hook.submit(task, context=context).change_stream)
+
+    def _task(self) -> jobs.AlterChangeStream:
+        name = stream_name(self.change_stream)
+        subject = f"change stream {name}"
+        given = {
+            "value_capture_type": (parse_text(self.value_capture_type), str | Kept | None),
+            "retention_period": (parse_text(self.retention_period), timedelta | str | Kept | None),
+            "int64_as": (self.int64_as, str | Kept),
+            "on_duplicate_key": (self.on_duplicate_key, str | Kept),
+            "exclude_insert": (parse_bool(self.exclude_insert), bool | Kept),
+            "exclude_update": (parse_bool(self.exclude_update), bool | Kept),
+            "exclude_delete": (parse_bool(self.exclude_delete), bool | Kept),
+            "target_rows": (parse_int(self.target_rows), int | Kept | None),
+            "comment": (parse_text(self.comment), str | Kept | None),
+        }
+        for argument, (value, hint) in given.items():
+            check_argument(f"argument {argument} of AlterChangeStream", value, hint)
+        tables, comment, rows = self.tables, given["comment"][0], given["target_rows"][0]
+        # A template that returned nothing leaves a setting as it is.
+        found = {name: value for name, (value, _) in given.items() if value not in (None, KEPT)}
+        return jobs.AlterChangeStream(
+            name,
+            None if isinstance(tables, Kept) else watches_of(subject, tables),
+            comment=None if comment is KEPT else comment,
+            keeps_comment=comment is KEPT,
+            keeps_target_rows=rows is KEPT,
+            **{name: found[name] for name in _EXCLUDES if name in found},
+            **settings_given(
+                subject,
+                (),
+                excludes={},
+                target_rows=rows,
+                **{name: found.get(name, KEPT) for name in _SETTINGS},
+            ),
         )
 
 
 class AdvanceChangeStream(StreamOperator):
     """Seal what was committed to the tables of a change stream, and capture it exactly once.
 
-    A retry, and the next run after a killed one, finish what was begun. Returns (XCom) the same as
-    :class:`CreateChangeStream`.
+    A retry, and the next run after a killed one, finish what was begun. Each advance is an event of
+    :func:`~airflow_provider_cdc.assets.change_stream.change_stream_asset`. Returns (XCom) the same
+    as :class:`CreateChangeStream`.
 
     :param change_stream: the name of the change stream (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
@@ -141,6 +263,7 @@ class AdvanceChangeStream(StreamOperator):
     def __init__(self, *, change_stream: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.change_stream = change_stream
+        self.add_outlets([ADVANCES])
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Seal and capture.
@@ -151,7 +274,9 @@ class AdvanceChangeStream(StreamOperator):
         """
         with reached_errors(self.hook):
             task = jobs.AdvanceChangeStream(stream_name(self.change_stream))
-        return _result(self.hook.submit(task, context=context).change_stream)
+        result = change_stream_result(self.hook.submit(task, context=context).change_stream)
+        announce_advance(context, self.conn_id, result)
+        return result
 
 
 class DropChangeStream(StreamOperator):
@@ -179,55 +304,3 @@ class DropChangeStream(StreamOperator):
             check_argument("argument if_exists of DropChangeStream", self.if_exists, bool)
             task = jobs.DropChangeStream(stream_name(self.change_stream), self.if_exists)
         self.hook.submit(task, context=context)
-
-
-def _watches(subject: str, given: object) -> dict[str, Watch]:
-    """The watches that a DAG author writes.
-
-    :raises InvalidRequest: one of them has another form
-    """
-    if not isinstance(given, Mapping):
-        raise _malformed(subject, given)
-    return {_name(subject, table): _watch(subject, watch) for table, watch in given.items()}
-
-
-def _name(subject: str, table: object) -> str:
-    if not isinstance(table, str):
-        raise _malformed(subject, table)
-    check_argument(f"tables of {subject}", table, str)
-    return table
-
-
-def _watch(subject: str, given: object) -> Watch:
-    fields: Mapping[str, Any] = {}
-    if isinstance(given, Watch):
-        fields = {"keys": given.keys, "columns": given.columns}
-    elif isinstance(given, Mapping) and set(given) <= {"keys", "columns"}:
-        fields = given
-    else:
-        raise _malformed(subject, given)
-    keys, columns = fields.get("keys", ()), fields.get("columns", ALL)
-    check_argument(f"keys of {subject}", keys, Sequence[str])
-    check_argument(f"columns of {subject}", columns, Columns | str | Sequence[str])
-    return Watch(tuple(keys), columns if isinstance(columns, str) else tuple(columns))
-
-
-def _malformed(subject: str, given: object) -> InvalidRequest:
-    return InvalidRequest(
-        subject,
-        "cannot watch these tables",
-        cause=f"found {shown(given)}",
-        fix='write tables={"lake.accounts": {"keys": ["id"], "columns": ["balance"]}}',
-    )
-
-
-def _result(found: ChangeStream | None) -> dict[str, Any]:
-    if found is None:
-        raise CdcJobFailed("change stream: answered without a state. Fix: run the task again.")
-    return {
-        "change_stream": found.name,
-        "tables": [table.name for table in found.tables],
-        "created": stamp_text(found.created_at),
-        "captured_through": stamp_text(found.captured),
-        "partitions": len(found.layout.open),
-    }

@@ -22,6 +22,12 @@ def once_for_run(context: Context, *what: object) -> str:
     return sha256(json.dumps(known_by, default=repr).encode()).hexdigest()
 
 
+def run_of(context: Context) -> str:
+    """The run of the DAG that partitions are handed out to."""
+    instance = context["ti"]
+    return f"{instance.dag_id}/{instance.run_id}"
+
+
 def default_consumer(context: Context) -> str:
     """The consumer of a task that does not name one: ``<dag_id>/<task_id>``, and ``/<map_index>``
     if the task is mapped. It is the same in a retry and in the next run.

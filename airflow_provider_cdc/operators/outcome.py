@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from airflow_provider_cdc.engine.core.change_streams.definition import ChangeStream
+from airflow_provider_cdc.engine.core.change_streams.stamps import stamp_text
 from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome
 from airflow_provider_cdc.engine.core.model.stream import Stream
@@ -27,6 +29,22 @@ def stream_result(stream: Stream | None) -> dict[str, Any]:
         "source": stream.table_on,
         "mode": stream.mode.value,
         "offset_version": stream.offset.version,
+    }
+
+
+def change_stream_result(found: ChangeStream | None) -> dict[str, Any]:
+    """Name, tables, creation, progress and number of open partitions of a change stream.
+
+    :raises CdcJobFailed: the job answered without a change stream
+    """
+    if found is None:
+        raise CdcJobFailed("change stream: answered without a state. Fix: run the task again.")
+    return {
+        "change_stream": found.name,
+        "tables": [table.name for table in found.tables],
+        "created": stamp_text(found.created_at),
+        "captured_through": stamp_text(found.captured),
+        "partitions": len(found.layout.open),
     }
 
 

@@ -14,11 +14,12 @@ from airflow_provider_cdc.engine.core.arguments.validation import check_argument
 from airflow_provider_cdc.engine.core.names import consumer_name, stream_name
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.registry_reach import reached_errors
-from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs import change_stream_tasks as jobs
 from airflow_provider_cdc.jobs.functions import check_work
 
 from .arguments import parse_int, parse_text
 from .base import DAG_AS_CONSUMER, PartitionOperator
+from .identities import run_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -80,7 +81,7 @@ class ListPartitions(PartitionOperator):
                 self.consumer,
                 start_timestamp=parse_text(self.start_timestamp),
                 end_timestamp=parse_text(self.end_timestamp),
-                holder=_holder(context),
+                holder=run_of(context),
                 lease=self.lease,
                 limit=parse_int(self.limit),
             )
@@ -184,12 +185,6 @@ class SettlePartitions(PartitionOperator):
         """
         with reached_errors(self.hook):
             found = self.hook.change_streams().settle_partitions(
-                self.change_stream, self.consumer, holder=_holder(context)
+                self.change_stream, self.consumer, holder=run_of(context)
             )
         return asdict(found)
-
-
-def _holder(context: Context) -> str:
-    """The run of the DAG that partitions are handed out to."""
-    instance = context["ti"]
-    return f"{instance.dag_id}/{instance.run_id}"

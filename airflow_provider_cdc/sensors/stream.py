@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, astuple
-from datetime import datetime, timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, BaseSensorOperator, PokeReturnValue, conf, timezone
-from airflow.sdk.exceptions import (
-    AirflowException,
-    AirflowFailException,
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    AirflowTaskTimeout,
-    TaskDeferralError,
-    TaskDeferralTimeout,
-)
+from airflow.sdk import PokeReturnValue
 
 from airflow_provider_cdc.engine.core.errors import RegistryNotFound
-from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.hooks.failures import FailsPlainly, task_errors, task_failure
+from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.readiness import ProbedStream, readiness
 from airflow_provider_cdc.hooks.stale_after_variable import knows_streams
 from airflow_provider_cdc.jobs.model import StreamHasData
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
+
+from .waiting import WaitingSensor
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,7 +25,7 @@ if TYPE_CHECKING:
 _EMPTY = "cdc.empty"
 
 
-class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
+class StreamHasDataSensor(WaitingSensor):
     """Wait until a stream has data. If the stream is missing or stale, the sensor fails at once.
 
     A check takes milliseconds and needs no JVM. It reads commits from the newest one back to the
@@ -56,28 +47,18 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("stream", "conn_id")
-    ui_color = "#d5ecf2"
 
     def __init__(
         self,
         *,
         stream: str,
-        conn_id: str = CdcHook.default_conn_name,
         exact: bool = False,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.stream = stream
-        self.conn_id = conn_id
         self.exact = exact
-        self.deferrable = deferrable
         self._empty: ProbedStream | None = None
-
-    @cached_property
-    def hook(self) -> CdcHook:
-        """The hook of ``conn_id``, created when the task runs."""
-        return CdcHook(self.conn_id)
 
     def on_kill(self) -> None:
         """Stop the Spark application of the exact check."""
@@ -101,68 +82,8 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self._result(found))
 
-    def execute(self, context: Context) -> Any:
-        """Wait in this worker. If deferrable, check once here and then wait in the triggerer.
-
-        :raises AirflowSensorTimeout: there was no data for ``timeout`` seconds
-        """
-        if not self.deferrable:
-            return super().execute(context)
-        since = timezone.utcnow()
-        checked = self._checked(lambda: self.poke(context))
-        return checked.xcom_value if checked.is_done else self._wait(since)
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Handle the event of the trigger. If an exact check finds no data, wait again.
-
-        :raises AirflowFailException: the stream is missing or stale
-        :raises CdcJobFailed: a retry may help
-        """
-        checked = self._checked(lambda: self._taken(event, context))
-        if checked.is_done:
-            return checked.xcom_value
-        return self._wait(datetime.fromisoformat(event["waiting_since"]))
-
-    def resume_execution(
-        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
-    ) -> Any:
-        """Continue after the wait. In some cases, Airflow's method would skip a deferrable sensor
-        but fail another one.
-        """
-        try:
-            return BaseOperator.resume_execution(self, next_method, next_kwargs, context)
-        except TaskDeferralTimeout as error:
-            raise self._late() from error
-        except TaskDeferralError as error:
-            if self.never_fail:
-                raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
-            raise
-
-    def _checked(self, check: Callable[[], PokeReturnValue]) -> PokeReturnValue:
-        """Return the result of ``check``. An exception ends the wait as in Airflow's loop."""
-        try:
-            return check()
-        except AirflowSkipException:
-            raise
-        except (AirflowFailException, AirflowTaskTimeout) as error:
-            if isinstance(error, AirflowTaskTimeout):
-                # After this exception, Airflow ends the job of a task that fails, but not the job
-                # of a task that is skipped.
-                self.on_kill()
-            if self.soft_fail or self.never_fail:
-                raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
-            raise
-        except Exception as error:
-            if self.silent_fail:
-                self.log.exception("The check failed; still waiting")
-                return PokeReturnValue(is_done=False)
-            if self.never_fail:
-                raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
-            raise
-
-    def _taken(self, event: dict[str, Any], context: Context) -> PokeReturnValue:
-        if event["status"] == "failed":
-            raise task_failure(event["message"], retryable=event["retryable"])
+    def taken(self, event: dict[str, Any], context: Context) -> PokeReturnValue:
+        """Return the range of the event, if the exact check finds data in it."""
         # The event of a triggerer of an older version has no stream id.
         found = ProbedStream(
             event.get("stream_id", ""), event["offset_version"], event["latest_version"]
@@ -191,29 +112,24 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
                     self._empty = ProbedStream(stream_id, offset_version, latest_version)
         return self._empty
 
-    def _wait(self, since: datetime) -> NoReturn:
-        remaining = self.timeout - (timezone.utcnow() - since).total_seconds()
-        if remaining <= 0:
-            raise self._late()
+    def trigger_since(self, since: datetime, context: Context) -> StreamHasDataTrigger:
+        """Return the trigger that checks the logs."""
         known: dict[str, Any] = {}
         if self._empty is not None:
             known = asdict(self._empty)
             known["after_version"] = known.pop("latest_version")
-        self.defer(
-            trigger=StreamHasDataTrigger(
-                stream=self.stream,
-                conn_id=self.conn_id,
-                poll_interval=self.poke_interval,
-                waiting_since=since.isoformat(),
-                **known,
-            ),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=remaining),
+        return StreamHasDataTrigger(
+            stream=self.stream,
+            conn_id=self.conn_id,
+            poll_interval=self.poke_interval,
+            waiting_since=since.isoformat(),
+            **known,
         )
 
-    def _late(self) -> AirflowException:
-        message = f"stream {self.stream}: no data for {self.timeout} seconds"
-        return AirflowSkipException(message) if self.soft_fail else AirflowSensorTimeout(message)
+    @property
+    def late_message(self) -> str:
+        """There was no data."""
+        return f"stream {self.stream}: no data"
 
     def _result(self, found: ProbedStream) -> dict[str, Any]:
         return {

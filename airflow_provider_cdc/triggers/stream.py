@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
-
-from airflow_provider_cdc.engine.core.errors import CdcError, RegistryNotFound
-from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.engine.core.errors import RegistryNotFound
 from airflow_provider_cdc.hooks.readiness import ProbedStream, readiness
 
-from .threads import in_own_thread
+from .waiting import Check, WaitingTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+    from airflow_provider_cdc.hooks.connection import CdcConnection
 
 _log = logging.getLogger(__name__)
 
 
-class StreamHasDataTrigger(BaseTrigger):
+class StreamHasDataTrigger(WaitingTrigger):
     """Fires once, when the stream may have data or when waiting cannot help.
 
     The event is a dict: ``status`` is ``ready`` (with ``stream_id``, ``offset_version`` and
@@ -49,11 +46,8 @@ class StreamHasDataTrigger(BaseTrigger):
         offset_version: int | None = None,
         stream_id: str | None = None,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own
+        super().__init__(conn_id=conn_id, poll_interval=poll_interval, waiting_since=waiting_since)
         self.stream = stream
-        self.conn_id = conn_id
-        self.poll_interval = poll_interval
-        self.waiting_since = waiting_since
         self.after_version = after_version
         self.offset_version = offset_version
         self.stream_id = stream_id
@@ -73,27 +67,14 @@ class StreamHasDataTrigger(BaseTrigger):
             },
         )
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the logs every ``poll_interval`` seconds, in a thread, until there is an event.
+    @property
+    def subject(self) -> dict[str, str]:
+        """The stream."""
+        return {"stream": self.stream}
 
-        If a store or a connection cannot be reached, this is logged. The timeout of the task limits
-        the wait.
-        """
-        catalog = event = None
-        while event is None:
-            # The task checked just before it deferred, so the first step is to wait.
-            await asyncio.sleep(self.poll_interval)
-            try:
-                catalog = catalog or (await CdcHook.asettings(self.conn_id)).catalog()
-                event = await in_own_thread(self._probe, catalog)
-            except CdcError as error:
-                event = {"status": "failed", "message": str(error), "retryable": error.retryable}
-            except Exception:
-                _log.warning("could not check stream %s", self.stream, exc_info=True)
-                # The connection may be wrong and corrected later, so it is read again.
-                catalog = None
-        event = {**event, "stream": self.stream, "waiting_since": self.waiting_since}
-        yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # Airflow's own
+    def check_of(self, settings: CdcConnection) -> Check:
+        """Return the check of the stream's logs."""
+        return partial(self._probe, settings.catalog())
 
     def _probe(self, catalog: StreamCatalog) -> dict[str, Any] | None:
         try:
@@ -102,7 +83,7 @@ class StreamHasDataTrigger(BaseTrigger):
             # The task read the registry, so now this process does not reach the state folder.
             _log.warning("the registry in which stream %s was found is missing", self.stream)
             return None
-        return None if found is None else {"status": "ready", **asdict(found)}
+        return None if found is None else asdict(found)
 
     @property
     def _empty(self) -> ProbedStream | None:

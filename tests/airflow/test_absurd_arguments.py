@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from inspect import getmembers, isclass, signature
 from pkgutil import iter_modules
@@ -19,11 +20,13 @@ from airflow.sdk.exceptions import (
 from streams import NOON, new_stream, register
 
 from airflow_provider_cdc import operators as package
+from airflow_provider_cdc.assets.change_stream import change_stream_asset
 from airflow_provider_cdc.assets.stream import (
     consumption_asset,
     stream_asset,
     upsert_table_asset,
 )
+from airflow_provider_cdc.dag_factories.change_streams import change_stream_dag
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
 from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
 from airflow_provider_cdc.deadlines.stale import StreamStaleDeadline
@@ -36,6 +39,7 @@ from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.operators.archives import ArchiveChanges
 from airflow_provider_cdc.operators.change_streams import (
     AdvanceChangeStream,
+    AlterChangeStream,
     CreateChangeStream,
     DropChangeStream,
 )
@@ -74,6 +78,7 @@ from airflow_provider_cdc.operators.upserts import (
     WriteChanges,
 )
 from airflow_provider_cdc.operators.verification import VerifyTarget
+from airflow_provider_cdc.sensors.change_streams import PartitionsReadySensor
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 
 ENDS = (CdcError, CdcJobFailed, AirflowFailException, AirflowSkipException)
@@ -136,9 +141,23 @@ GOOD = {
         "partitions": 2,
         "int64_as": "string",
         "on_duplicate_key": "fail",
+        "target_rows": 1000,
         "comment": None,
         "or_replace": False,
         "if_not_exists": False,
+    },
+    AlterChangeStream: {
+        "change_stream": "cs",
+        "tables": {"/t": {"keys": ["id"], "columns": "ALL"}},
+        "value_capture_type": "NEW_ROW",
+        "retention_period": "1d",
+        "exclude_insert": False,
+        "exclude_update": False,
+        "exclude_delete": False,
+        "int64_as": "string",
+        "on_duplicate_key": "fail",
+        "target_rows": 1000,
+        "comment": None,
     },
     AdvanceChangeStream: {"change_stream": "cs"},
     DropChangeStream: {"change_stream": "cs", "if_exists": False},
@@ -197,10 +216,15 @@ GOOD = {
     RedriveChanges: {"table": "t", "late": False},
     ExportTable: {"table": "t", "target": "u", "file_format": "delta", "mode": "error"},
     StreamHasDataSensor: {"stream": "s", "exact": False},
+    PartitionsReadySensor: {"change_stream": "cs", "consumer": "c", "start_timestamp": None},
 }
 # Every task has these; the DAG factory alone sets ``record_duration``.
 OF_EVERY_TASK = {"self", "kwargs", "conn_id", "record_duration"}
-NOT_TRIED = {CheckStreams: {"notifiers"}, StreamHasDataSensor: {"deferrable"}}
+NOT_TRIED = {
+    CheckStreams: {"notifiers"},
+    StreamHasDataSensor: {"deferrable"},
+    PartitionsReadySensor: {"deferrable"},
+}
 CASES = [(operator, argument) for operator, given in GOOD.items() for argument in given]
 CASES += [(operator, "conn_id") for operator in GOOD]
 
@@ -248,7 +272,7 @@ def test_absurd_argument_of_an_operator_ends_in_our_error(catalog, operator, arg
 
 
 def test_every_argument_of_every_operator_is_tried():
-    assert set(GOOD) == {*operators(), StreamHasDataSensor}
+    assert set(GOOD) == {*operators(), StreamHasDataSensor, PartitionsReadySensor}
     for operator, given in GOOD.items():
         left = own_arguments(operator) - given.keys() - OF_EVERY_TASK
         assert left == NOT_TRIED.get(operator, set()), operator
@@ -280,6 +304,23 @@ def own_arguments(operator: type[BaseOperator]) -> set[str]:
     return {name for make in makers for name in signature(make).parameters}
 
 
+READS = {
+    "dag_id": "d",
+    "change_stream": "cs",
+    "schedule": None,
+    "sql": "DELETE FROM t",
+    "work": None,
+    "tables": {"t": {"keys": ["id"]}},
+    "partitions": 2,
+    "advance": True,
+    "consumer": "c",
+    "max_parallel": 4,
+    "pool": None,
+    "conn_id": "cdc_default",
+    "default_args": None,
+}
+
+
 @pytest.mark.parametrize("value", ABSURD, ids=lambda value: type(value).__name__)
 def test_absurd_argument_of_a_factory_is_refused(catalog, value):
     calls = [
@@ -294,11 +335,15 @@ def test_absurd_argument_of_a_factory_is_refused(catalog, value):
         lambda: consumption_asset("s", conn_id=value),
         lambda: upsert_table_asset("t", conn_id=value),
         lambda: consumption_asset(value),
+        lambda: change_stream_asset(value),
+        lambda: change_stream_asset("cs", conn_id=value),
         lambda: upsert_table_asset(value),
         lambda: background_apply_dags(default_interval=value),
         lambda: background_apply_dags(refresh=value),
         lambda: StreamStaleDeadline(value).serialize_reference(),
+        *(partial(change_stream_dag, **READS | {name: value}) for name in READS),
     ]
+    assert set(READS) == set(signature(change_stream_dag).parameters)
     for call in calls:
         try:
             call()

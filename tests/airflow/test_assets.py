@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk import DAG, Asset
 from airflow.sdk.execution_time.context import OutletEventAccessors
+from partitions import new_change_stream
 from streams import NOON
 
+from airflow_provider_cdc.assets.change_stream import ADVANCES, change_stream_asset
 from airflow_provider_cdc.assets.stream import (
     CONSUMPTIONS,
     announce,
@@ -20,6 +22,7 @@ from airflow_provider_cdc.assets.stream import (
 )
 from airflow_provider_cdc.engine.core.errors import InvalidName
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome, StreamOutcome
+from airflow_provider_cdc.operators.change_streams import AdvanceChangeStream
 from airflow_provider_cdc.operators.maintenance import RecoverStream
 from airflow_provider_cdc.operators.stream import ConsumeStream
 
@@ -55,12 +58,18 @@ def test_two_spellings_of_a_stream_are_one_asset(stream, conn_id, uri):
     assert (asset.name, asset.uri) == (uri, uri)
     assert Asset(name="x", uri=uri).uri == uri
     assert consumption_asset(stream, conn_id=conn_id).uri == f"{uri}/consumptions"
+    place, _, name = uri.rpartition("/")
+    advanced = change_stream_asset(stream, conn_id=conn_id).uri
+    assert advanced == f"{place}/change-streams/{name}"
+    assert Asset(name="x", uri=advanced).uri == advanced
     assert create_asset(stream=stream, conn_id=conn_id).uri == uri
 
 
 def test_uri_written_by_hand_equals_the_uri_of_the_stream():
     assert Asset("cdc://cdc_default/Orders/").uri == stream_asset("orders").uri
     assert Asset("cdc://cdc_default/ORDERS/consumptions").uri == consumption_asset("orders").uri
+    by_hand = Asset("cdc://cdc_default/change-streams/ORDERS")
+    assert by_hand.uri == change_stream_asset("orders").uri
 
 
 @pytest.mark.parametrize(
@@ -70,6 +79,8 @@ def test_uri_written_by_hand_equals_the_uri_of_the_stream():
         "cdc:///orders",
         "cdc://cdc_default/1st",
         "cdc://cdc_default/orders/history",
+        "cdc://cdc_default/change-streams",
+        "cdc://cdc_default/change-streams/1st",
         "cdc://cdc_default/orders/consumptions/1",
         "cdc://cdc_default/orders?at=3",
     ],
@@ -150,10 +161,30 @@ def test_assets_of_the_package_share_one_group():
     found = [
         stream_asset("orders"),
         consumption_asset("orders"),
+        change_stream_asset("orders"),
         create_asset(stream="orders", conn_id="c"),
         CONSUMPTIONS,
+        ADVANCES,
     ]
     assert {asset.group for asset in found} == {"cdc"}
+
+
+def test_advance_emits_an_event_of_its_change_stream():
+    events, target = OutletEventAccessors(), Asset("x-delta://lake/target")
+    task = AdvanceChangeStream(task_id="t", change_stream="cs", conn_id="lake", outlets=[target])
+    answer = SimpleNamespace(change_stream=new_change_stream(0))
+    task.__dict__["hook"] = SimpleNamespace(submit=lambda *_, **__: answer)
+
+    result = task.execute({"outlet_events": events})
+
+    assert list(task.outlets) == [target, ADVANCES]
+    (event,) = events[ADVANCES].asset_alias_events
+    assert event.dest_asset_key.uri == "cdc://lake/change-streams/cs"
+    assert event.extra == {
+        "change_stream": "cs",
+        "captured_through": result["captured_through"],
+        "partitions": 2,
+    }
 
 
 def test_consumption_outside_of_a_task_announces_nothing():

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
+from unittest.mock import create_autospec
 
 import pendulum
 import pytest
@@ -14,6 +15,7 @@ from streams import NOON, new_stream
 from structlog.testing import capture_logs
 from structlog.tracebacks import extract
 
+from airflow_provider_cdc.engine import Engine
 from airflow_provider_cdc.engine.core.archives.archive_outcome import ArchiveOutcome
 from airflow_provider_cdc.engine.core.arguments.points import OffsetOf, Version
 from airflow_provider_cdc.engine.core.change_feed.tracked_since import ChangeTracking
@@ -38,16 +40,21 @@ from airflow_provider_cdc.engine.core.verification.verification import (
     KeyDifference,
     Verification,
 )
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.state.change_streams import ChangeStreams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.spark_submission import SparkSubmission
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
+from airflow_provider_cdc.jobs import change_stream_tasks
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.answer_lines import answer_lines
+from airflow_provider_cdc.jobs.change_streams import change_stream_answer
 from airflow_provider_cdc.jobs.model import Answer, JobError, Request
 from airflow_provider_cdc.operators.archives import ArchiveChanges
 from airflow_provider_cdc.operators.change_streams import (
     AdvanceChangeStream,
+    AlterChangeStream,
     CreateChangeStream,
     DropChangeStream,
 )
@@ -88,6 +95,7 @@ from airflow_provider_cdc.operators.upserts import (
     WriteChanges,
 )
 from airflow_provider_cdc.operators.verification import VerifyTarget
+from airflow_provider_cdc.sensors.change_streams import PartitionsReadySensor
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
@@ -108,8 +116,10 @@ def operators():
         ArchiveChanges(task_id="archive", table="t", archive="u"),
         VerifyTarget(task_id="verify", stream="s", target="t", key="id"),
         CreateChangeStream(task_id="create_cs", change_stream="cs", tables={"t": {"keys": ["id"]}}),
+        AlterChangeStream(task_id="alter_cs", change_stream="cs", comment=None),
         AdvanceChangeStream(task_id="advance_cs", change_stream="cs"),
         DropChangeStream(task_id="drop_cs", change_stream="cs"),
+        PartitionsReadySensor(task_id="wait_cs", change_stream="cs", deferrable=True),
         ListPartitions(task_id="partitions", change_stream="cs"),
         ReadPartition(task_id="read", change_stream="cs", token="t", sql="DELETE FROM t"),
         SettlePartitions(task_id="settle", change_stream="cs"),
@@ -135,8 +145,10 @@ def test_operator_template_fields_are_attributes(operator):
         ArchiveChanges: {"table", "archive"},
         VerifyTarget: {"stream", "target", "key"},
         CreateChangeStream: {"change_stream", "tables"},
+        AlterChangeStream: {"change_stream", "tables", "retention_period", "comment"},
         AdvanceChangeStream: {"change_stream"},
         DropChangeStream: {"change_stream"},
+        PartitionsReadySensor: {"change_stream", "consumer", "start_timestamp"},
         ListPartitions: {"change_stream", "consumer"},
         ReadPartition: {"change_stream", "consumer", "token", "sql", "work"},
         SettlePartitions: {"change_stream", "consumer"},
@@ -178,8 +190,10 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "archive",
         "verify",
         "create_cs",
+        "alter_cs",
         "advance_cs",
         "drop_cs",
+        "wait_cs",
         "partitions",
         "read",
         "settle",
@@ -527,6 +541,53 @@ def test_creating_a_change_stream_hands_its_watches_to_its_job():
     assert "5ec4e7" not in line
 
 
+def test_creating_a_change_stream_that_exists_needs_no_job(tmp_path, define_connection):
+    define_connection("cdc_default", "cdc", state=str(tmp_path))
+    ChangeStreams(str(tmp_path), Files()).create(a_change_stream(), None)
+    given = {"change_stream": "CS", "tables": {"u": {"keys": ["k"]}}, "if_not_exists": True}
+
+    found = CreateChangeStream(task_id="t", **given).execute({})
+
+    assert (found["change_stream"], found["tables"], found["partitions"]) == ("cs", ["t"], 2)
+
+
+def test_altering_a_change_stream_sends_only_what_is_given():
+    operator = AlterChangeStream(
+        task_id="t",
+        change_stream="{{ v }}",
+        tables={"t": {"keys": ["{{ v }}"]}},
+        value_capture_type="{{ none }}",
+        retention_period="{{ 36 }}h",
+        exclude_delete="True",
+        comment=None,
+    )
+    found = a_change_stream()
+    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(change_stream=found))
+    operator.render_template_fields({"v": "cs", "none": None})
+
+    assert operator.execute({})["captured_through"] == "1970-01-01T00:00:01Z"
+
+    (task,) = hook.tasks
+    sent = from_json(to_json(Request("r", "/state", task)), Request).task
+    assert (sent.job, sent.arguments) == (
+        "alter_change_stream",
+        {
+            "tables": {"t": Watch(["cs"], ALL)},
+            "retention_period": timedelta(hours=36),
+            "exclude_delete": True,
+            "comment": None,
+        },
+    )
+    engine = create_autospec(Engine)
+    engine.alter_change_stream.return_value = found
+    assert change_stream_answer("r", sent, engine).change_stream is found
+    engine.alter_change_stream.assert_called_once_with("cs", **sent.arguments)
+    kept = AlterChangeStream(task_id="t", change_stream="cs")
+    kept.__dict__["hook"] = hook
+    kept.execute({})
+    assert hook.tasks[-1].arguments == {}
+
+
 def test_reading_a_partition_takes_statements_or_a_function():
     read = PartitionRead("tok", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", True)
     given = {"task_id": "t", "change_stream": "cs", "token": "tok", "consumer": "c"}
@@ -541,7 +602,7 @@ def test_reading_a_partition_takes_statements_or_a_function():
         "end_timestamp": "2026-01-01T01:00:00Z",
         "is_last": True,
     }
-    assert hook.tasks == [jobs.ReadPartition("cs", "c", "tok", (), "mine.work:each")]
+    assert hook.tasks == [change_stream_tasks.ReadPartition("cs", "c", "tok", (), "mine.work:each")]
     (line,) = answer_lines(Request("r", "/s", hook.tasks[0]), jobs.Answer("r", partition=read))
     assert line == "partition: read from 2026-01-01T00:00:00Z to 2026-01-01T01:00:00Z"
     for wrong in ({}, {"sql": "DELETE FROM t", "work": "mine.work:each"}):

@@ -5,7 +5,7 @@ import dataclasses
 import importlib
 import inspect
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -15,8 +15,15 @@ import pytest
 from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
 from airflow.sdk.log import redact
 from airflow.triggers.base import BaseTrigger
+from partitions import new_change_stream
 from streams import new_stream, register
 
+from airflow_provider_cdc.engine.core.change_streams.clock import SourceCommit
+from airflow_provider_cdc.engine.core.change_streams.consumer import ConsumerState
+from airflow_provider_cdc.engine.core.change_streams.stamps import moment_of, stamp_of, stamp_text
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.state.change_stream_consumers import ChangeStreamConsumers
+from airflow_provider_cdc.engine.storage.state.change_streams import ChangeStreams
 from airflow_provider_cdc.get_provider_info import get_provider_info
 from airflow_provider_cdc.hooks.connection import CdcConnection
 
@@ -142,6 +149,26 @@ def test_airflow_cdc_streams_shows_the_streams_of_a_connection(run, tmp_path):
     assert line["name"] == "s"
     with pytest.raises(SystemExit, match="stream nothing: does not exist"):
         run("streams", "nothing")
+
+
+def test_airflow_cdc_change_streams_shows_them_and_their_consumers(run, tmp_path):
+    with pytest.raises(SystemExit, match=f"state folder {tmp_path}: holds no registry"):
+        run("change-streams")
+
+    register(tmp_path, new_stream("s"))
+    files, created = Files(), stamp_of(datetime.now(UTC) - timedelta(hours=1))
+    streams = ChangeStreams(str(tmp_path), files)
+    given = new_change_stream(created).ticked([SourceCommit("id", 1, created)], created + 1)
+    stream = streams.create(given, None)
+    ChangeStreamConsumers(streams, files).begin(
+        stream, "reports", lambda _: ConsumerState.begun("reports", stream, created, None)
+    )
+
+    (line,) = run("change-streams")
+    captured = moment_of(created).isoformat(timespec="seconds")
+    assert (line["name"], line["partitions"], line["sealed_commits"]) == ("cs", "2", "1")
+    assert (line["captured_through"], int(line["lag_seconds"]) // 60) == (captured, 60)
+    assert f"'consumer': 'reports', 'watermark': '{stamp_text(created - 1)}'" in line["consumers"]
 
 
 def test_airflow_cdc_upsert_tables_shows_the_upsert_tables_of_a_connection(run, tmp_path):

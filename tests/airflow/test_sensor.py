@@ -13,9 +13,9 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
     AirflowTaskTimeout,
     TaskDeferralError,
-    TaskDeferred,
 )
 from streams import NOON, add_file, quiet_stream
+from waiting_sensors import ended as run_to_its_end
 
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import StreamConflict, StreamNotFound
@@ -63,36 +63,7 @@ def sensor(**fields) -> StreamHasDataSensor:
 
 
 def ended(context=None, **fields):
-    """The result or the error of a sensor, after any number of deferrals."""
-    context = {} if context is None else context
-    try:
-        waited = sensor(**fields).execute(context)
-    except TaskDeferred as deferred:
-        pause = deferred
-    else:
-        return waited
-    while True:
-        # Each resumption runs in a process of its own.
-        resumed = sensor(**fields)
-        try:
-            return resumed.resume_execution(*resumption(pause), context)
-        except TaskDeferred as deferred:
-            pause = deferred
-
-
-def resumption(pause: TaskDeferred):
-    async def first():
-        events = pause.trigger.run()
-        try:
-            async with asyncio.timeout(pause.timeout.total_seconds()):
-                return (await anext(events)).payload
-        finally:
-            await events.aclose()
-
-    try:
-        return pause.method_name, {"event": asyncio.run(first())}
-    except TimeoutError:
-        return "__fail__", {"error": "Trigger timeout"}
+    return run_to_its_end(lambda: sensor(**fields), {} if context is None else context)
 
 
 MODES = pytest.mark.parametrize("deferrable", [False, True])

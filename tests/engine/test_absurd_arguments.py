@@ -16,7 +16,12 @@ from airflow_provider_cdc.engine import Engine, Transaction, Version, Watch
 from airflow_provider_cdc.engine.core.errors import CdcError
 
 INSERT = "INSERT INTO {copy} SELECT id, v FROM s"
-WITHOUT_ARGUMENTS = {"describe_streams", "list_change_streams", "show_streams"}
+WITHOUT_ARGUMENTS = {
+    "describe_change_streams",
+    "describe_streams",
+    "list_change_streams",
+    "show_streams",
+}
 
 
 def used(rows: Any) -> None:
@@ -123,6 +128,7 @@ class Scene(UpsertLab):
                 "partitions": 2,
                 "int64_as": "string",
                 "on_duplicate_key": "fail",
+                "target_rows": 1000,
                 "comment": None,
                 "or_replace": False,
                 "if_not_exists": True,
@@ -137,6 +143,7 @@ class Scene(UpsertLab):
                 "exclude_delete": False,
                 "int64_as": "string",
                 "on_duplicate_key": "fail",
+                "target_rows": 1000,
                 "comment": None,
             },
             "drop_change_stream": {"name": "missing", "if_exists": True},
@@ -176,7 +183,13 @@ class Scene(UpsertLab):
                 "query": "SELECT ChangeRecord FROM READ_cs(@s, NULL, NULL, 1000)",
                 "parameters": {"s": self.engine.list_change_streams()[0].created},
             },
-            "change_records": {"name": "cs", "start_timestamp": None, "end_timestamp": None},
+            "change_records": {
+                "name": "cs",
+                "start_timestamp": None,
+                "end_timestamp": None,
+                "group_by_transaction": False,
+            },
+            "published_watermark": {"name": "cs", "consumers": ["c"]},
             "clone_stream": {"name": "c", "of": "s", "comment": None},
             "clone_table": {"source": self.path("source"), "target": self.path("c")}
             | {"location": None},

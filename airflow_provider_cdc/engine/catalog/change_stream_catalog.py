@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from ..clock import utc_now
@@ -13,12 +13,14 @@ from ..core.change_streams.consumer import ConsumerProgress, ConsumerState, Part
 from ..core.change_streams.definition import ChangeStream
 from ..core.change_streams.ledger import Lease
 from ..core.change_streams.read_request import ReadRequest
-from ..core.change_streams.stamps import stamp_of
+from ..core.change_streams.stamps import moment_of, stamp_of
+from ..core.errors import InvalidRequest
 from ..core.names import consumer_name
 from ..storage.files.stores import Files
 from ..storage.state.captures import Captures
 from ..storage.state.change_stream_consumers import ChangeStreamConsumers
 from ..storage.state.change_streams import ChangeStreams
+from .change_stream_status import ChangeStreamStatus, status_of
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -49,6 +51,42 @@ class ChangeStreamCatalog:
     def list_change_streams(self) -> list[ChangeStream]:
         """All change streams, by name."""
         return self._streams.all()
+
+    def find_change_stream(self, name: str) -> ChangeStream | None:
+        """The change stream of that name; ``None``: there is no such change stream.
+
+        :raises InvalidName: the name is not valid
+        :raises StreamUnreadable: it cannot be read
+        """
+        return self._streams.find(name)
+
+    def describe_change_streams(self) -> list[ChangeStreamStatus]:
+        """The status of each change stream and of its consumers, by name.
+
+        :raises StreamUnreadable: a change stream or a consumer cannot be read
+        """
+        return [self._status(stream) for stream in self._streams.all()]
+
+    def published_watermark(self, name: str, consumers: Sequence[str]) -> datetime:
+        """The moment up to which each of several consumers has processed every record.
+
+        Spanner: when all readers hold a moment, everything up to it is complete. So a reader of
+        their targets that leaves out what is later sees whole transactions.
+
+        :param consumers: one or more names
+        :raises StreamNotFound: there is no such change stream
+        :raises InvalidRequest: no consumer is named, or one has not begun
+        """
+        stream = self._streams.get(name)
+        if not consumers:
+            raise InvalidRequest(
+                stream.subject,
+                "has no watermark without a consumer",
+                cause="consumers is empty",
+                fix="name the consumers whose targets are read together",
+            )
+        states = [self._consumers.get(stream, consumer) for consumer in consumers]
+        return moment_of(min(state.ledger.watermark for state in states))
 
     def list_partitions(
         self,
@@ -84,8 +122,7 @@ class ChangeStreamCatalog:
         reads: list[PartitionRead] = []
 
         def begun() -> ConsumerState:
-            request = ReadRequest.bounded(stream, start_timestamp, end_timestamp, now)
-            return ConsumerState.begun(consumer, stream, request.start, request.end)
+            return _begun(stream, consumer, start_timestamp, end_timestamp, now)
 
         def handed_out(known: ConsumerState | None) -> ConsumerState:
             given = Lease(holder, now + length // _MICROSECOND)
@@ -96,6 +133,31 @@ class ChangeStreamCatalog:
 
         self._consumers.begin(stream, consumer, handed_out)
         return reads
+
+    def ready_partitions(
+        self,
+        name: str,
+        consumer: str,
+        *,
+        start_timestamp: str | datetime | None = None,
+        end_timestamp: str | datetime | None = None,
+        holder: str = "",
+    ) -> int:
+        """How many partitions :meth:`list_partitions` would hand out now. Nothing is written.
+
+        :param consumer: a stable name; if it has not begun, those that it would begin with count
+        :param start_timestamp: as for :meth:`list_partitions`, as the other parameters
+        :raises StreamNotFound: there is no such change stream
+        :raises StreamStale: records that the consumer has not read were removed
+        :raises InvalidRange: as for :meth:`read_change_stream`
+        """
+        consumer = consumer_name(consumer)
+        stream, now = self._streams.get(name), stamp_of(self._clock())
+        known = self._consumers.find(stream, consumer) or _begun(
+            stream, consumer, start_timestamp, end_timestamp, now
+        )
+        ready = self._without_empty_reads(stream, known, now, holder)
+        return ready.count_ready(stream, now, holder)
 
     def settle_partitions(self, name: str, consumer: str, *, holder: str = "") -> ConsumerProgress:
         """Take back the partitions whose readers have ended, and return how far the consumer is.
@@ -110,12 +172,33 @@ class ChangeStreamCatalog:
             released = known.with_ledger(known.ledger.released(holder))
             return self._without_empty_reads(stream, released, now, holder)
 
-        return self._consumers.update(stream, consumer, settled).progress(stream)
+        found = self._consumers.update(stream, consumer, settled)
+        return found.progress(stream, self._unread(stream, found))
+
+    def _status(self, stream: ChangeStream) -> ChangeStreamStatus:
+        now = self._clock()
+        kept = stream.oldest_at(stamp_of(now))
+        captures = self._captures.between(stream, kept, stream.captured)
+        return status_of(stream, self._consumers.all(stream), captures, now)
+
+    def _unread(self, stream: ChangeStream, known: ConsumerState) -> RecordTimes:
+        begin = known.ledger.watermark + 1
+        return RecordTimes.of(self._captures.between(stream, begin, stream.captured))
 
     def _without_empty_reads(
         self, stream: ChangeStream, known: ConsumerState, now: int, holder: str
     ) -> ConsumerState:
         known.check_kept(stream)
-        begin = known.ledger.watermark + 1
-        records = RecordTimes.of(self._captures.between(stream, begin, stream.captured))
-        return known.without_empty_reads(stream, records, now, holder)
+        return known.without_empty_reads(stream, self._unread(stream, known), now, holder)
+
+
+def _begun(
+    stream: ChangeStream,
+    consumer: str,
+    start_timestamp: str | datetime | None,
+    end_timestamp: str | datetime | None,
+    now: int,
+) -> ConsumerState:
+    """The state of a consumer that begins now."""
+    request = ReadRequest.bounded(stream, start_timestamp, end_timestamp, now)
+    return ConsumerState.begun(consumer, stream, request.start, request.end)

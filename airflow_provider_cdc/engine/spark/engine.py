@@ -361,6 +361,10 @@ class Engine:
     consume_partition = _delegate(PartitionVerbs.consume_partition, _partitions)
     process_partition = _delegate(PartitionVerbs.process_partition, _partitions)
     settle_partitions = _delegate(ChangeStreamCatalog.settle_partitions, _change_stream_catalog)
+    published_watermark = _delegate(ChangeStreamCatalog.published_watermark, _change_stream_catalog)
+    describe_change_streams = _delegate(
+        ChangeStreamCatalog.describe_change_streams, _change_stream_catalog
+    )
     query_change_stream = _delegate(ChangeStreamVerbs.query_change_stream, _change_streams)
     change_records = _delegate(ChangeStreamVerbs.change_records, _change_streams)
 

@@ -40,10 +40,13 @@ def copies(lab: ChangeStreamLab) -> ChangeStreamLab:
 
 def read_all(lab: ChangeStreamLab) -> None:
     """Read what is ready until nothing is."""
-    while reads := lab.engine.list_partitions("cs", "c", holder="run"):
+    while ready := lab.ready("run"):
+        reads = lab.engine.list_partitions("cs", "c", holder="run")
+        assert len(reads) == ready
         for read in reads:
             lab.engine.consume_partition("cs", "c", read.partition_token, lab.text(INSERT))
         lab.engine.settle_partitions("cs", "c", holder="run")
+    assert lab.engine.list_partitions("cs", "c", holder="run") == []
 
 
 def captured(lab: ChangeStreamLab) -> Counter[Any]:
@@ -93,6 +96,7 @@ def test_read_that_crashed_after_its_statement_is_not_applied_twice(
     lab.sql("INSERT INTO {src} VALUES (4, 'd', 40)")
     lab.advance()
     # Its lease keeps it from other runs.
+    assert (lab.ready("run"), lab.ready("other")) == (1, 0)
     assert lab.engine.list_partitions("cs", "c", holder="other") == []
     read_all(lab)
 
@@ -146,6 +150,7 @@ def test_reads_that_make_no_sense_are_refused(copies: ChangeStreamLab) -> None:
     ):
         with pytest.raises(kind, match=text):
             lab.engine.consume_partition("cs", "c", token, lab.text(statement))
+    lab.ready("run")
     with pytest.raises(InvalidRequest, match="has not begun"):
         lab.engine.settle_partitions("cs", "c")
 

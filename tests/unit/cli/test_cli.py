@@ -6,16 +6,22 @@ import json
 from pathlib import Path
 
 import pytest
-from streams import add_file, new_stream, quiet_stream
+from partitions import new_change_stream
+from streams import NOON, add_file, new_stream, quiet_stream
 from typer.testing import CliRunner
 
 from airflow_provider_cdc.cli.terminal import app
 from airflow_provider_cdc.cli.text_tables import WIDTH
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.change_streams.consumer import ConsumerState
+from airflow_provider_cdc.engine.core.change_streams.stamps import stamp_of
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.state.change_stream_consumers import ChangeStreamConsumers
+from airflow_provider_cdc.engine.storage.state.change_streams import ChangeStreams
 
 
 def create(registry: Registry, name: str) -> None:
@@ -121,3 +127,33 @@ def test_help_mentions_only_what_users_have(command: str) -> None:
     assert found.exit_code == 0
     assert "Show " in found.stdout
     assert "seed" not in found.stdout.lower()
+
+
+def test_change_streams_in_a_table_show_how_far_each_consumer_is(
+    registry: Registry, state: str
+) -> None:
+    create(registry, "orders")
+    files, noon = Files(), stamp_of(NOON)
+    streams = ChangeStreams(state, files)
+    stream = streams.create(new_change_stream(noon), None)
+    consumers = ChangeStreamConsumers(streams, files)
+    for name in ("reports", "audit"):
+        begun = ConsumerState.begun(name, stream, noon, None)
+        consumers.begin(stream, name, lambda _, begun=begun: begun)
+
+    found = CliRunner().invoke(app, ["change-streams"], env={"CDC_STATE": state})
+
+    first, second = (line.split() for line in found.stdout.splitlines()[2:])
+    assert first == [
+        "cs",
+        "t",
+        "2",
+        "2026-01-01",
+        "12:00",
+        "0",
+        "0",
+        "audit",
+        "2026-01-01",
+        "11:59",
+    ]
+    assert second == ["reports", "2026-01-01", "11:59"]

@@ -12,6 +12,7 @@ import pytest
 from streams import NOON, new_offset, new_stream
 
 from airflow_provider_cdc.engine import Engine, StreamCatalog, Transaction
+from airflow_provider_cdc.engine.catalog.change_stream_status import ChangeStreamStatus
 from airflow_provider_cdc.engine.catalog.stream_status import BaseStatus, StreamStatus
 from airflow_provider_cdc.engine.catalog.upsert_status import UpsertTableStatus, UpsertTableSummary
 from airflow_provider_cdc.engine.core.archives.archive_outcome import ArchiveOutcome
@@ -198,6 +199,11 @@ SHOWN: list[tuple[Any, str]] = [
             through=1_767_268_800_000_000,
         ),
         "<ChangeStream cs on no tables, 3 partitions, captured through 2026-01-01T12:00:00Z>",
+    ),
+    (
+        ChangeStreamStatus("cs", ("t",), 2, NOON, timedelta(0), 1, 0, ()),
+        "<ChangeStreamStatus cs, 2 partitions, captured through 2026-01-01 12:00:00 UTC, 1 commit"
+        " waiting, 0 consumers>",
     ),
     (SUMMARY, "people, applied up to 2026-01-01 12:00:00 UTC, the waiting changes are unknown>"),
 ]

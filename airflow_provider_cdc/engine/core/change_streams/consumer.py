@@ -33,7 +33,8 @@ class ConsumerProgress:
 
     Every record up to ``watermark`` is processed. ``partitions`` is how many partitions it has to
     read, and ``waiting`` how many of them have records that are captured and not processed.
-    ``is_complete``: it has an end, and has reached it.
+    ``is_complete``: it has an end, and has reached it. ``is_stale``: records that it has not read
+    were removed.
     """
 
     consumer: str
@@ -41,6 +42,7 @@ class ConsumerProgress:
     partitions: int
     waiting: int
     is_complete: bool
+    is_stale: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +116,23 @@ class ConsumerState:
             # Their children may be next.
             state = state.done(stream, empty)
 
+    def count_ready(self, stream: ChangeStream, now: int, holder: str) -> int:
+        """How many reads :meth:`handed_out` would hand out now.
+
+        :param now: the stamp of this moment
+        :param holder: who would get them
+        :raises StreamStale: some records that it has not read were removed
+        """
+        self.check_kept(stream)
+        return sum(1 for _ in self._ready(stream, now, holder))
+
     def check_kept(self, stream: ChangeStream) -> None:
         """Check that the records that it has not read still exist.
 
         :raises StreamStale: some were removed at the end of the retention period
         """
-        watermark = self.ledger.watermark
-        if watermark + 1 < stream.expired:
+        if self._has_lost(stream):
+            watermark = self.ledger.watermark
             raise StreamStale(
                 f"consumer {self.consumer}",
                 f"is stale, it did not read records of {stream.name} in time",
@@ -129,6 +141,9 @@ class ConsumerState:
                 fix="begin again under another consumer name, and load its targets again; a longer"
                 " retention_period keeps later records longer",
             )
+
+    def _has_lost(self, stream: ChangeStream) -> bool:
+        return self.ledger.watermark + 1 < stream.expired
 
     def read_of(self, stream: ChangeStream, ledger: Ledger, partition: Partition) -> PartitionRead:
         """The read of a partition that was handed out."""
@@ -155,8 +170,11 @@ class ConsumerState:
             )
         return self.with_ledger(self.ledger.done(found))
 
-    def progress(self, stream: ChangeStream) -> ConsumerProgress:
-        """How far it is."""
+    def progress(self, stream: ChangeStream, records: RecordTimes) -> ConsumerProgress:
+        """How far it is.
+
+        :param records: those of everything captured that it has not read
+        """
         entries = {
             partition: entry
             for partition, entry in self.entries
@@ -164,11 +182,17 @@ class ConsumerState:
         }
         watermark = self.ledger.watermark
         waiting = sum(
-            self._due(stream, partition, entry) is not None for partition, entry in entries.items()
+            (due := self._due(stream, partition, entry)) is not None
+            and (entry.through is not None or records.has_any(partition, entry.watermark + 1, due))
+            for partition, entry in entries.items()
         )
-        is_complete = self.end is not None and watermark >= self.end
         return ConsumerProgress(
-            self.consumer, stamp_text(watermark), len(entries), waiting, is_complete
+            self.consumer,
+            stamp_text(watermark),
+            len(entries),
+            waiting,
+            is_complete=self.end is not None and watermark >= self.end,
+            is_stale=self._has_lost(stream),
         )
 
     def _ready(

@@ -23,6 +23,38 @@ class ChangeStreamConsumers:
         self._streams = streams
         self._files = files
 
+    def find(self, stream: ChangeStream, consumer: str) -> ConsumerState | None:
+        """The newest state of a consumer; ``None``: it has not begun.
+
+        :raises StreamUnreadable: it cannot be read
+        """
+        entry = self._log(stream, consumer).newest()
+        return None if entry is None else entry.state
+
+    def get(self, stream: ChangeStream, consumer: str) -> ConsumerState:
+        """The newest state of a consumer.
+
+        :raises InvalidRequest: it has not begun
+        """
+        found = self.find(stream, consumer)
+        if found is None:
+            raise _not_begun(stream, consumer)
+        return found
+
+    def all(self, stream: ChangeStream) -> list[ConsumerState]:
+        """The newest states of all consumers that have begun, in no order.
+
+        :raises StreamUnreadable: one of them cannot be read
+        """
+        root = self._root(stream)
+        try:
+            folders = self._files.names(root)
+        except FileNotFoundError:
+            folders = []
+        logs = (self._log_in(join(root, folder), folder) for folder in folders)
+        entries = (log.newest() for log in logs)
+        return [entry.state for entry in entries if entry is not None]
+
     def begin(
         self,
         stream: ChangeStream,
@@ -48,12 +80,7 @@ class ChangeStreamConsumers:
 
         def changed(known: ConsumerState | None) -> ConsumerState:
             if known is None:
-                raise InvalidRequest(
-                    f"consumer {consumer}",
-                    f"has not begun to read {stream.name}",
-                    cause="list_partitions was not called for it",
-                    fix="call list_partitions first; it returns what to read",
-                )
+                raise _not_begun(stream, consumer)
             return change(known)
 
         return self.begin(stream, consumer, changed)
@@ -61,5 +88,19 @@ class ChangeStreamConsumers:
     def _log(self, stream: ChangeStream, consumer: str) -> StateLog[ConsumerState]:
         name = consumer_name(consumer)
         digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-        folder = join(self._streams.folder_of(stream), "consumers", digest)
+        return self._log_in(join(self._root(stream), digest), name)
+
+    def _log_in(self, folder: str, name: str) -> StateLog[ConsumerState]:
         return StateLog(f"consumer {name}", folder, ConsumerState, self._files)
+
+    def _root(self, stream: ChangeStream) -> str:
+        return join(self._streams.folder_of(stream), "consumers")
+
+
+def _not_begun(stream: ChangeStream, consumer: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"consumer {consumer}",
+        f"has not begun to read {stream.name}",
+        cause="list_partitions was not called for it",
+        fix="call list_partitions first; it returns what to read",
+    )

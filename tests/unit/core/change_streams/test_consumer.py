@@ -88,7 +88,9 @@ class World:
             self.consumer = self.consumer.without_empty_reads(
                 self.stream, self.record_times, self.now, run
             )
+        ready = self.consumer.count_ready(self.stream, self.now, run)
         self.consumer, reads = self.consumer.handed_out(self.stream, lease, self.now, limit)
+        assert len(reads) == (ready if limit is None else min(limit, ready))
         self.reading[run].extend(reads)
 
     def read(self, run: str | None = None, *, may_crash: bool = True) -> None:
@@ -181,7 +183,7 @@ def test_each_record_is_processed_once_and_in_the_order_of_its_key(seed: int, st
     for at, bucket in world.processed:
         by_bucket[bucket].append(at)
     assert all(moments == sorted(moments) for moments in by_bucket.values())
-    progress = world.consumer.progress(world.stream)
+    progress = world.consumer.progress(world.stream, world.record_times)
     assert (progress.waiting, progress.partitions) == (0, len(world.stream.layout.open))
     assert from_json(to_json(world.consumer), ConsumerState) == world.consumer
     assert from_json(to_json(world.stream), ChangeStream) == world.stream
@@ -212,7 +214,7 @@ def test_consumer_with_an_end_reads_nothing_after_it(end: int) -> None:
     world.now = BEGUN + 100
     world.drain()
 
-    progress = world.consumer.progress(world.stream)
+    progress = world.consumer.progress(world.stream, world.record_times)
     assert progress.is_complete
     assert progress.watermark == stamp_text(end)
 
@@ -230,6 +232,7 @@ def test_consumer_that_lost_records_is_stale_and_never_gets_a_part() -> None:
     removed = world.stream.expired_before(BEGUN + 60)
     with pytest.raises(StreamStale, match="did not read records of cs in time"):
         world.consumer.handed_out(removed, lease, BEGUN + 100, None)
+    assert world.consumer.progress(removed, RecordTimes({})).is_stale
     # A longer retention period brings nothing back.
     longer = replace(removed, settings=CaptureSettings(retention=timedelta(days=7)))
     assert longer.oldest_at(BEGUN + 100) == BEGUN + 60
@@ -248,7 +251,7 @@ def test_partitions_without_records_need_no_reader() -> None:
     # The first partition ended without a record, so its children are next. One of them has none.
     read = [world.stream.token_key.partition(each.partition_token).keys.low for each in reads]
     assert read == [second.keys.low, 9]
-    assert found.progress(world.stream).waiting == 2
+    assert found.progress(world.stream, records).waiting == 2
 
 
 def test_reads_that_were_handed_out_stay_as_they_were() -> None:
