@@ -179,19 +179,21 @@ def test_query_out_of_bounds_is_refused(lab: ChangeStreamLab) -> None:
 
 
 def test_long_transaction_has_records_of_a_thousand_rows(lab: ChangeStreamLab) -> None:
-    lab.create(BY_ID)
-    lab.sql("INSERT INTO {src} SELECT CAST(id AS INT), 'x', id FROM range(10, 2510)")
+    lab.create(BY_ID, partitions=2)
+    lab.sql("INSERT INTO {src} SELECT CAST(id AS INT), 'x', id FROM range(10, 5010)")
     lab.advance()
 
     rows = lab.records()
 
-    assert [len(row.mods) for row in rows] == [1000, 1000, 500]
-    assert [row.record_sequence for row in rows] == ["00000000", "00000001", "00000002"]
-    assert [row.number_of_records_in_transaction for row in rows] == [3, 3, 3]
+    assert len(rows) == 6
+    assert all(900 < len(row.mods) <= 1000 for row in (*rows[:2], *rows[3:5]))
+    assert [int(row.record_sequence) for row in rows] == list(range(6))
+    assert {row.number_of_records_in_transaction for row in rows} == {6}
+    assert {row.number_of_partitions_in_transaction for row in rows} == {2}
     lasts = [row.is_last_record_in_transaction_in_partition for row in rows]
-    assert lasts == [False, False, True]
+    assert lasts == [False, False, True] * 2
     keys = {mod["keys"] for row in rows for mod in row.mods}
-    assert len(keys) == 2500
+    assert len(keys) == 5000
 
 
 def test_query_in_sql_returns_what_the_call_returns(lab: ChangeStreamLab) -> None:

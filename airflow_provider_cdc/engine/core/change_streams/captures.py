@@ -21,7 +21,7 @@ from .stamps import MICROSECONDS_AN_HOUR
 from .value_capture import ValueCaptureType
 
 MODS_PER_RECORD = 1000
-"""The most changed rows of a record. More rows of a transaction make more records."""
+"""How many changed rows a record has at most, unless a single bucket of keys has more."""
 
 QUARANTINED = "QUARANTINED"
 """The kind of change of rows that share a key with another row; no record has them."""
@@ -83,6 +83,7 @@ class CapturedGroup(NamedTuple):
 
     ``first_bucket`` is the beginning of the partition that holds them. ``column_set`` has the
     places of the columns that ``column_types`` of their records has beside the key; ``*``: all.
+    ``cuts`` has the buckets with which its second and later records begin.
     """
 
     stamp: int
@@ -92,6 +93,7 @@ class CapturedGroup(NamedTuple):
     column_set: str
     first_bucket: int
     rows: int
+    cuts: tuple[int, ...] = ()
 
 
 class CapturedFile(NamedTuple):
@@ -156,12 +158,12 @@ def record_groups(capture: Capture) -> Iterator[RecordGroup]:
 
     def order(group: CapturedGroup) -> tuple[int, str, int, int, str, str, int]:
         name = capture.sources[group.source].table_name
-        return (group.stamp, name, *group[1:-1])
+        return (group.stamp, name, *group[1:-2])
 
     transactions = {(each.source, each.version): each.transaction_id for each in capture.commits}
     for _, transaction in groupby(sorted(shown, key=order), key=lambda group: group.stamp):
         groups = list(transaction)
-        counts = [-(-group.rows // MODS_PER_RECORD) for group in groups]
+        counts = [len(group.cuts) + 1 for group in groups]
         last = {group.first_bucket: place for place, group in enumerate(groups)}
         first = 0
         for place, (group, count) in enumerate(zip(groups, counts, strict=True)):

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...core.change_streams.captures import (
+    MODS_PER_RECORD,
     Capture,
     CapturedCommit,
     CapturedGroup,
@@ -136,10 +137,34 @@ class CaptureFiles:
         # All sources of a capture have the same settings.
         columns = column_set(next(iter(sources.values())))
         rows = self._read([f"{root}/{name}" for name in names], {})
-        counted = rows.withColumn("column_set", columns).groupBy(*_GROUP).count()
+        by_bucket = rows.withColumn("column_set", columns).groupBy(*_GROUP, "bucket").count()
+        counts = F.sort_array(F.collect_list(F.struct("bucket", "count")))
+        counted = by_bucket.groupBy(*_GROUP).agg(
+            F.sum("count").alias("rows"), _cuts(counts).alias("cuts")
+        )
         for row in counted.collect():
             group = {name: row[name] for name in _GROUP if name != "source_id"}
-            yield CapturedGroup(source=places[row.source_id], rows=row["count"], **group)
+            source = places[row.source_id]
+            yield CapturedGroup(source=source, rows=row.rows, cuts=tuple(row.cuts), **group)
+
+
+def _cuts(counts: Column) -> Column:
+    """The buckets with which the second and later records of a group begin.
+
+    :param counts: the buckets of a group in order, and how many rows each has
+    """
+
+    def next_bucket(so_far: Column, found: Column) -> Column:
+        together = so_far["rows"] + found["count"]
+        begins = (so_far["rows"] > 0) & (together > MODS_PER_RECORD)
+        cuts = F.when(begins, F.concat(so_far["cuts"], F.array(found["bucket"])))
+        return F.struct(
+            cuts.otherwise(so_far["cuts"]).alias("cuts"),
+            F.when(begins, found["count"]).otherwise(together).alias("rows"),
+        )
+
+    nothing = F.from_json(F.lit('{"cuts": [], "rows": 0}'), "cuts ARRAY<INT>, rows BIGINT")
+    return F.aggregate(counts, nothing, next_bucket, lambda so_far: so_far["cuts"])
 
 
 def column_set(source: CapturedSource) -> Column:

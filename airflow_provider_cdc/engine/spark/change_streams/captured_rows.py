@@ -130,7 +130,7 @@ class CapturedTable:
         rows = self._keyed(feed).withColumn("place", place).repartition(tasks, "place")
         old, new = F.when(F.col("is_old"), F.col("row")), F.when(~F.col("is_old"), F.col("row"))
         # In this order, the rows need no other sort.
-        paired = rows.groupBy("bucket", "version", "hash", KEYS, "place").agg(
+        paired = rows.groupBy("hash", "version", KEYS, "bucket", "place").agg(
             F.first(old, ignorenulls=True).alias(OLD),
             F.first(new, ignorenulls=True).alias(NEW),
             F.greatest(F.count(old), F.count(new)).alias("count"),
@@ -224,7 +224,8 @@ class CapturedTable:
         source = F.struct(
             KEYS, self._values(OLD, values).alias(OLD), self._values(NEW, values).alias(NEW)
         )
-        return kept.select(
+        # The order of hashes is that of buckets, and Spark sorts fastest by a single number.
+        return kept.sortWithinPartitions("hash").select(
             "bucket",
             "stamp",
             "version",
@@ -233,7 +234,7 @@ class CapturedTable:
             "mod_type",
             F.when(is_update_kind, F.concat_ws(",", *modified)).alias("modified"),
             source.cast(struct_type(self.source)).alias(self.source.source_id),
-        ).sortWithinPartitions("bucket", "version")
+        )
 
     def _values(self, side: str, values: Sequence[WatchedColumn]) -> Column:
         """The old or the new row; NULL if no record shows any of it."""

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import cast
+from itertools import pairwise
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from ...core.change_streams.captures import (
-    MODS_PER_RECORD,
     Capture,
     CapturedColumn,
+    CapturedGroup,
     CapturedSource,
     RecordGroup,
     record_groups,
 )
 from ...core.change_streams.definition import ChangeStream
+from ...core.change_streams.key_ranges import BUCKETS
 from ...core.change_streams.layout import Partition
 from ...core.change_streams.value_capture import ModType, Shown, captured_values
 from ...core.names import quote
 from .capture_files import CaptureFiles, column_set
 from .captured_rows import KEYS, NEW, OLD, part
 from .json_values import object_json, some_fields_json
+from .literal_rows import literal_rows
 
 _TYPES = "ARRAY<STRUCT<name STRING, type STRING, is_primary_key BOOLEAN, ordinal_position BIGINT>>"
 _MODS = "ARRAY<STRUCT<keys STRING, new_values STRING, old_values STRING>>"
@@ -41,8 +42,9 @@ STAMP, SEQUENCE = "_stamp", "_sequence"
 _FRAME = f"{STAMP} BIGINT, {SEQUENCE} STRING, record {DATA_CHANGE_RECORD}"
 _GROUP = ("stamp", "version", "mod_type", "column_set", "first_bucket")
 _GROUPS = (
-    "stamp BIGINT, version BIGINT, mod_type STRING, column_set STRING, first_bucket INT,"
-    " transaction_id STRING, records BIGINT, first_record BIGINT, records_in_transaction BIGINT,"
+    "number INT, stamp BIGINT, version BIGINT, mod_type STRING, column_set STRING,"
+    " first_bucket INT, parts ARRAY<INT>, transaction_id STRING,"
+    " records BIGINT, first_record BIGINT, records_in_transaction BIGINT,"
     " partitions_in_transaction BIGINT, has_last_record BOOLEAN"
 )
 # One task reads as many rows in about a second; to spread them over tasks takes longer.
@@ -57,6 +59,24 @@ class _SourceRead:
     captures: dict[int, Capture] = field(default_factory=dict)
     groups: list[RecordGroup] = field(default_factory=list)
 
+    @property
+    def row_count(self) -> int:
+        return sum(found.group.rows for found in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """Data change records: ``rows`` has the columns ``record`` and, to order by, :data:`STAMP` and
+    :data:`SEQUENCE`. They are made of ``row_count`` changed rows.
+    """
+
+    rows: DataFrame
+    row_count: int
+
+    def as_few_tasks(self, rows: DataFrame) -> DataFrame:
+        """``rows``, which were made of these, in one task if they are few."""
+        return rows.coalesce(1) if self.row_count <= _ROWS_OF_A_TASK else rows
+
 
 @dataclass(frozen=True, slots=True)
 class DataRecords:
@@ -67,9 +87,8 @@ class DataRecords:
 
     def between(
         self, stream: ChangeStream, begin: int, through: int, partition: Partition | None
-    ) -> DataFrame:
-        """The data change records from one stamp to another, both inclusive, in no order: the
-        columns ``record`` and, to order by, :data:`STAMP` and :data:`SEQUENCE`.
+    ) -> FoundRecords:
+        """The data change records from one stamp to another, both inclusive, in no order.
 
         :param partition: the one to read; ``None``: all
         """
@@ -82,12 +101,12 @@ class DataRecords:
                     read = reads.setdefault(source.source_id, _SourceRead(source))
                     read.captures[capture.begin] = capture
                     read.groups.append(found)
-        if not reads:
-            return self.spark.createDataFrame([], cast(StructType, StructType.fromDDL(_FRAME)))
         frames = [self._of_source(stream, read, partition) for read in reads.values()]
-        rows = reduce(DataFrame.unionAll, frames)
-        count = sum(found.group.rows for read in reads.values() for found in read.groups)
-        return rows.coalesce(1) if count <= _ROWS_OF_A_TASK else rows
+        count = sum(read.row_count for read in reads.values())
+        if not frames:
+            return FoundRecords(literal_rows(self.spark, [], _FRAME), count)
+        together = FoundRecords(reduce(DataFrame.unionAll, frames), count)
+        return replace(together, rows=together.as_few_tasks(together.rows))
 
     def _of_source(
         self, stream: ChangeStream, read: _SourceRead, partition: Partition | None
@@ -97,20 +116,17 @@ class DataRecords:
         rows = rows.where(F.col("stamp").between(*_bounds(read.groups)))
         if partition is not None:
             rows = rows.where(F.col("bucket").between(partition.keys.low, partition.keys.high - 1))
-        if sum(found.group.rows for found in read.groups) <= _ROWS_OF_A_TASK:
-            rows = rows.coalesce(1)
-        shown = changed_rows(rows, source)
-        # A group of rows that has several records is cut into them in the order of its rows.
-        place = F.lit(0)
-        if any(found.records > 1 for found in read.groups):
-            order = Window.partitionBy(*_GROUP).orderBy("bucket", "keys")
-            place = F.row_number().over(order) - 1
-        shown = shown.withColumn("place", place)
-        shown = shown.withColumn("part", F.expr(f"place DIV {MODS_PER_RECORD}"))
-        mod = F.struct("place", "bucket", "keys", "new_values", "old_values")
-        found = shown.groupBy(*_GROUP, "part").agg(F.sort_array(F.collect_list(mod)).alias("mods"))
-        groups = F.broadcast(self.spark.createDataFrame(_rows(read.groups), _GROUPS))
-        return found.join(groups, [*_GROUP]).select(*_record(source))
+        rows = FoundRecords(rows, read.row_count).as_few_tasks(rows)
+        groups = F.broadcast(literal_rows(self.spark, _group_rows(read.groups), _GROUPS))
+        placed = groups.select(*_GROUP, "number", "parts")
+        changed = changed_rows(rows, source).join(placed, [*_GROUP])
+        # The records of a group follow each other in the order of buckets.
+        part_of = F.get("parts", F.col("bucket") - F.col("first_bucket"))
+        mod = F.struct("bucket", "keys", "new_values", "old_values")
+        part = F.coalesce(part_of, F.lit(0)).alias("part")
+        mods = F.sort_array(F.collect_list("mod")).alias("mods")
+        found = changed.select("number", part, mod.alias("mod")).groupBy("number", "part").agg(mods)
+        return found.join(groups, "number").select(*_record(source))
 
 
 def changed_rows(rows: DataFrame, source: CapturedSource) -> DataFrame:
@@ -127,14 +143,16 @@ def _bounds(groups: Sequence[RecordGroup]) -> tuple[int, int]:
     return min(stamps), max(stamps)
 
 
-def _rows(groups: Sequence[RecordGroup]) -> list[tuple[object, ...]]:
+def _group_rows(groups: Sequence[RecordGroup]) -> list[tuple[object, ...]]:
     return [
         (
+            number,
             found.group.stamp,
             found.group.version,
             found.group.mod_type,
             found.group.column_set,
             found.group.first_bucket,
+            _parts(found.group),
             found.transaction_id,
             found.records,
             found.first_record,
@@ -142,8 +160,18 @@ def _rows(groups: Sequence[RecordGroup]) -> list[tuple[object, ...]]:
             found.partitions_in_transaction,
             found.has_last_record,
         )
-        for found in groups
+        for number, found in enumerate(groups)
     ]
+
+
+def _parts(group: CapturedGroup) -> list[int] | None:
+    """The place in its group of the record that has the rows of each bucket; ``None``: one record
+    has all rows.
+    """
+    if not group.cuts:
+        return None
+    bounds = [group.first_bucket, *group.cuts, BUCKETS]
+    return [part for part, (low, high) in enumerate(pairwise(bounds)) for _ in range(low, high)]
 
 
 def _record(source: CapturedSource) -> tuple[Column, Column, Column]:
