@@ -211,7 +211,10 @@ class Run:
         waiting: dict[Partition, set[Partition]] = {each: set() for each in layout.active_at(start)}
         at = dict.fromkeys(waiting, start)
         finished: set[Partition] = set()
-        while ready := [one for one, parents in waiting.items() if parents <= finished]:
+        for _ in range(2_000):
+            ready = [one for one, parents in waiting.items() if parents <= finished]
+            if not ready:
+                return found
             partition = self.chance.choice(ready)
             begin = at[partition]
             chop = min(self.moment(begin), last) if begin <= last else begin
@@ -229,7 +232,7 @@ class Run:
                 for child in layout.children_of(partition):
                     waiting.setdefault(child.partition, set(child.parents))
                     at[child.partition] = child.partition.start
-        return found
+        raise AssertionError("it does not end")
 
 
 def _stamp(text: str) -> int:
@@ -283,3 +286,52 @@ def test_many_random_runs_are_processed_once_and_in_order() -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+@pytest.mark.xfail(
+    reason="a step at the moment of the expiry is forgotten, so a parent never ends",
+    raises=AssertionError,
+)
+def test_partition_that_ended_at_the_expiry_still_has_its_children() -> None:
+    stream = new_change_stream(BEGUN)
+    parent, other = stream.layout.open
+    consumer = ConsumerState.begun("c", stream, BEGUN, None)
+    stream = stream.with_layout(stream.layout.split(parent, 9, BEGUN + 50))
+    stream = stream.ticked([], BEGUN + 100)
+    consumer, reads = consumer.handed_out(stream, Lease("one", BEGUN), BEGUN + 100, None)
+    assert len(reads) == 2
+    consumer = consumer.done(stream, other, BEGUN + 100)
+    # The records before the split expire while the parent is read. The next ones are all kept.
+    stream = stream.expired_before(BEGUN + 50)
+    consumer = consumer.done(stream, parent, BEGUN + 49)
+
+    _, reads = consumer.handed_out(stream, Lease("one", BEGUN), BEGUN + 200, None)
+
+    tokens = {stream.token_key.token(each) for each in stream.layout.open}
+    assert {read.partition_token for read in reads} <= tokens
+
+
+@pytest.mark.xfail(
+    reason="list_partitions does not seal up to the start of a consumer", raises=AssertionError
+)
+def test_consumer_gets_nothing_before_its_start_when_clocks_differ() -> None:
+    stream = new_change_stream(BEGUN)
+    (parent, _) = stream.layout.open
+    start = BEGUN + 100
+    # The clock of the machine that lists is ahead of the one that splits and advances.
+    consumer = ConsumerState.begun("c", stream, start, None)
+    split = stream.layout.split(parent, 9, stream.next_step_at(BEGUN + 20))
+    stream = stream.with_layout(split).ticked([], start + 100)
+    found: list[PartitionRead] = []
+    for _ in range(3):
+        consumer, reads = consumer.handed_out(stream, Lease("one", start), start + 100, None)
+        found += reads
+        for read in reads:
+            partition = stream.token_key.partition(read.partition_token)
+            consumer = consumer.done(stream, partition, _stamp(read.end_timestamp))
+
+    assert all(
+        _stamp(read.start_timestamp) >= start
+        for read in found
+        if _stamp(read.end_timestamp) >= _stamp(read.start_timestamp)
+    )
