@@ -20,7 +20,8 @@ from stream_lab import Crash
 from airflow_provider_cdc.engine import PartitionRead, Watch
 from airflow_provider_cdc.engine.core.change_streams.consumer import ConsumerState
 
-STEPS = 24
+STEPS, MANY_STEPS = 16, 32
+IN_CI = 2
 MOST_PARTITIONS = 6
 HOLDERS = ("one", "two")
 COPY = "at TIMESTAMP, t STRING, s STRING, i INT, name STRING, k STRING, batch INT"
@@ -290,7 +291,7 @@ def make_history(spark: SparkSession, tmp_path: Path) -> Callable[[int], History
     return make
 
 
-@pytest.mark.in_ci("0", "1")
+@pytest.mark.in_ci(*map(str, range(IN_CI)))
 @pytest.mark.parametrize("seed", range(24))
 def test_random_history_is_read_once_and_in_the_order_of_each_key(
     make_history: Callable[[int], History], seed: int
@@ -302,9 +303,10 @@ def test_random_history_is_read_once_and_in_the_order_of_each_key(
     watched = {table.name: table.watch for table in history.tables}
     created = lab.create(watched, partitions=chance.randrange(1, 4)).created
     history.begin("all", created, None, is_exact=True)
-    history.run(STEPS // 2)
+    steps = STEPS if seed < IN_CI else MANY_STEPS
+    history.run(steps // 2)
     history.begin("later", lab.now(), None, is_exact=False)
-    history.run(STEPS // 2)
+    history.run(steps // 2)
     history.write()
     lab.advance()
     moments = sorted({moment(row) for row in lab.records()})
