@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.engine import Engine
 
 from . import session
-from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, Warehouse
+from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, WATCHED_COLUMNS, Warehouse, delta
 
 SHOWN_ROWS = 10
 
@@ -37,6 +37,27 @@ def expected_punctuality(flights: DataFrame, airlines: DataFrame) -> DataFrame:
         "GROUP BY flight.carrier",
         flights=flights,
         airlines=airlines,
+    )
+
+
+def expected_movements(engine: Engine, flights: str) -> DataFrame:
+    """The correct content of ``movements``: what the change feed shows of each commit."""
+    since = engine.enable_change_tracking(flights).row_tracking_since
+    row = f"struct({', '.join(WATCHED_COLUMNS)})"
+    is_old = "_change_type IN ('delete', 'update_preimage')"
+    feed = engine.change_feed(flights, from_version=since)
+    both = feed.groupBy("_commit_version", "flight_id").agg(
+        F.expr(f"first(IF({is_old}, {row}, NULL), true) AS old"),
+        F.expr(f"first(IF({is_old}, NULL, {row}), true) AS new"),
+    )
+    kind = F.when(F.col("old").isNull(), "INSERT").when(F.col("new").isNull(), "DELETE")
+    detail = f"DESCRIBE DETAIL {delta(flights)}"
+    (table,) = feed.sparkSession.sql(detail).select("id").collect()
+    return both.where("NOT old <=> new").select(
+        F.concat(F.lit(f"{table.id}:"), "_commit_version").alias("transaction"),
+        "flight_id",
+        kind.otherwise("UPDATE").alias("kind"),
+        F.expr("coalesce(new, old).*"),
     )
 
 
@@ -66,7 +87,9 @@ def compare(target: str, expected: DataFrame, found: DataFrame) -> Comparison:
 
 
 def run(spark: SparkSession, warehouse: Warehouse, state: str) -> list[Comparison]:
-    """Compare the targets, the upsert table and the archive with the source as it is now."""
+    """Compare the targets, the upsert table and the archive with the source as it is now, and what
+    the readers of partitions wrote with its change feed.
+    """
     flights = spark.read.format("delta").load(warehouse.flights).select(*FLIGHT_COLUMNS)
     airlines = spark.read.format("delta").load(warehouse.airlines)
     current = spark.read.format("delta").load(warehouse.current_flights)
@@ -74,10 +97,12 @@ def run(spark: SparkSession, warehouse: Warehouse, state: str) -> list[Compariso
     engine = Engine(spark, state)
     board = engine.read_upsert_table(warehouse.flight_board)
     replayed = engine.replay(warehouse.flights_archive)
+    movements = spark.read.format("delta").load(warehouse.movements)
     return [
         compare("current_flights", flights, current),
         compare("flight_board", flights, board),
         compare("flights, replayed from its archive", flights, replayed),
+        compare("movements", expected_movements(engine, warehouse.flights), movements),
         compare("carrier_punctuality", expected_punctuality(flights, airlines), punctuality),
     ]
 

@@ -1,9 +1,10 @@
 """The flights demo: replay, a real Airflow that consumes, and a comparison at the end.
 
 The replay also writes changes to an upsert table, which a DAG of its own applies. Another DAG
-archives the changes of the source, and checks the archive and a target. The demo exits with 0 if
-every row of the targets, and of the source as its archive returns it, equals what the source gives,
-no run of the DAGs failed, and the upsert table was never staler than its ``max_staleness``.
+archives the changes of the source, and checks the archive and a target. A third one reads the
+changes by partition in mapped tasks. The demo exits with 0 if every row of the targets, and of the
+source as its archive returns it, equals what the source gives, no run of the DAGs failed, and the
+upsert table was never staler than its ``max_staleness``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from types import FrameType
 
 from rich.filesize import decimal
 
+from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.upsert_jobs import apply_watermark, upsert_stream
 from airflow_provider_cdc.engine.core.consumption_lines import versions_text
@@ -35,10 +37,12 @@ from airflow_provider_cdc.engine.core.model.stream import Phase
 from .airflow_server import USER, AirflowServer
 from .replay import YEAR_DAYS, positive
 from .tables import Warehouse
+from .targets import MOVEMENTS
 
 DAG_ID = "flights_punctuality"
 STREAM = "flights_changes"
 ARCHIVE_DAG_ID = "flights_archive"
+AIRPORT_DAG_ID = "flights_by_airport"
 POOL = "cdc_background"
 MARK = ".flights_demo"
 DAGS = Path(__file__).resolve().parents[1]
@@ -306,6 +310,30 @@ def check_archive(server: AirflowServer) -> None:
         )
 
 
+def read_partitions(server: AirflowServer, catalog: ChangeStreamCatalog) -> None:
+    """Capture and read the rest of the change stream, and print what its readers did.
+
+    :raises DemoFailed: a run failed, or records are left
+    """
+    say(f"runs the DAG {AIRPORT_DAG_ID} until every change is read by partition")
+    while True:
+        run_id = server.trigger(AIRPORT_DAG_ID)
+        state = server.wait_run(AIRPORT_DAG_ID, run_id, DRAIN_SECONDS)
+        if state != "success":
+            raise DemoFailed(
+                f"{AIRPORT_DAG_ID} ended as {state} in {run_id}; logs: {server.home}/logs"
+            )
+        tokens = server.xcom(AIRPORT_DAG_ID, run_id, "partitions")
+        (status,) = catalog.describe_change_streams()
+        say(
+            f"{MOVEMENTS}: {counted(len(tokens), 'mapped task')} read a partition each; now"
+            f" {counted(status.partitions, 'partition')}, captured up to"
+            f" {status.captured_through:%H:%M:%S} UTC"
+        )
+        if not tokens:
+            return
+
+
 def make_anew(state: Path) -> None:
     """Empty the folder of an earlier demo, or create it.
 
@@ -348,6 +376,8 @@ def run(state: Path, days: int, *, stay: bool) -> None:
         wait_for_stream(server, catalog)
         server.wait_dag(ARCHIVE_DAG_ID, STREAM_SECONDS)
         server.trigger(ARCHIVE_DAG_ID)
+        server.wait_dag(AIRPORT_DAG_ID, STREAM_SECONDS)
+        server.trigger(AIRPORT_DAG_ID)
         replay_log = state / "replay.log"
         with started(job("replay", *warehouse, "--days", str(days)), replay_log) as replay:
             consume_all(server, consumed, board, replay, replay_log)
@@ -356,6 +386,7 @@ def run(state: Path, days: int, *, stay: bool) -> None:
             f" {counted(len(consumed.outcomes), 'consumption')}, after {elapsed(began)}"
         )
         check_archive(server)
+        read_partitions(server, ChangeStreamCatalog(state_folder))
         board.check()
         if stay:
             compare(state, warehouse)

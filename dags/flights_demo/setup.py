@@ -6,15 +6,24 @@ import argparse
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine import Engine, ValueCaptureType, Watch
 
 from . import session
 from .dataset import data_folder
-from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, Warehouse, delta
+from .tables import (
+    FLIGHT_COLUMNS,
+    MOVEMENT_COLUMNS,
+    PUNCTUALITY_COUNTS,
+    WATCHED_COLUMNS,
+    Warehouse,
+    delta,
+)
+from .targets import MOVEMENTS
 
 # Two jobs and the replay each have a Spark of their own, perhaps on two cores. Then an apply takes
 # a minute or two. BigQuery recommends twice that and seven minutes.
 BOARD_STALENESS = "INTERVAL 15 MINUTE"
+ROWS_OF_A_PARTITION = 20_000
 DELETION_VECTORS = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
 
 
@@ -22,17 +31,28 @@ def create_tables(spark: SparkSession, warehouse: Warehouse, state: str) -> None
     """Create the tables that do not exist yet."""
     flight = ", ".join(f"{name} {kind}" for name, kind in FLIGHT_COLUMNS.items())
     counts = ", ".join(f"{name} BIGINT" for name in PUNCTUALITY_COUNTS)
+    movement = ", ".join(f"{name} {kind}" for name, kind in MOVEMENT_COLUMNS.items())
     columns = {
         warehouse.flights: flight,
         warehouse.current_flights: flight,
         warehouse.carrier_punctuality: f"carrier STRING, name STRING, {counts}",
+        warehouse.movements: movement,
     }
     for path, definition in columns.items():
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {delta(path)} ({definition}) "
             f"USING delta {DELETION_VECTORS}"
         )
-    Engine(spark, state).create_upsert_table(
+    engine = Engine(spark, state)
+    engine.create_change_stream(
+        MOVEMENTS,
+        {warehouse.flights: Watch(keys=["flight_id"], columns=WATCHED_COLUMNS)},
+        value_capture_type=ValueCaptureType.NEW_ROW_AND_OLD_VALUES,
+        partitions=2,
+        target_rows=ROWS_OF_A_PARTITION,
+        if_not_exists=True,
+    )
+    engine.create_upsert_table(
         warehouse.flight_board,
         flight,
         "flight_id",

@@ -33,6 +33,18 @@ PUNCTUALITY_COUNTS = {
 }
 """What each flight adds to its carrier's row; all are whole numbers, so that sums are exact."""
 
+WATCHED_COLUMNS = ("origin", "status", "dep_delay")
+"""What the change stream watches beside the key of a flight."""
+
+MOVEMENT_COLUMNS = {
+    "transaction": "STRING",
+    "flight_id": "STRING",
+    "kind": "STRING",
+    **{name: FLIGHT_COLUMNS[name] for name in WATCHED_COLUMNS},
+}
+"""What is kept of each change of a flight, with the values after it; before it, if it is a DELETE.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
@@ -64,6 +76,11 @@ class Warehouse:
     def flights_archive(self) -> str:
         """Archive: every change of the source."""
         return f"{self.root}/flights_archive"
+
+    @property
+    def movements(self) -> str:
+        """Target: each change of a flight with its airport, from the readers of partitions."""
+        return f"{self.root}/movements"
 
     @property
     def carrier_punctuality(self) -> str:

@@ -5,12 +5,36 @@ A standard stream returns an update as a DELETE of the old row and an INSERT of 
 
 from __future__ import annotations
 
-from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, Warehouse, delta, quoted
+from .tables import (
+    FLIGHT_COLUMNS,
+    MOVEMENT_COLUMNS,
+    PUNCTUALITY_COUNTS,
+    WATCHED_COLUMNS,
+    Warehouse,
+    delta,
+    quoted,
+)
+
+MOVEMENTS = "flight_movements"
+"""The change stream on the flights."""
 
 
 def consumption(stream: str, warehouse: Warehouse) -> list[str]:
     """The statements that bring both targets up to date with ``stream``."""
     return [merge_current_flights(stream, warehouse), merge_punctuality(stream, warehouse)]
+
+
+def add_movements(warehouse: Warehouse) -> str:
+    """Add the changes of one partition of the change stream."""
+    values = "IF(mod_type = 'DELETE', old_values, new_values)"
+    shown = {
+        "transaction": "server_transaction_id",
+        "flight_id": "get_json_object(keys, '$.flight_id')",
+        "kind": "mod_type",
+        **{name: f"get_json_object({values}, '$.{name}')" for name in WATCHED_COLUMNS},
+    }
+    columns = (f"CAST({shown[name]} AS {kind})" for name, kind in MOVEMENT_COLUMNS.items())
+    return f"INSERT INTO {delta(warehouse.movements)} SELECT {', '.join(columns)} FROM mods"
 
 
 def merge_current_flights(stream: str, warehouse: Warehouse) -> str:

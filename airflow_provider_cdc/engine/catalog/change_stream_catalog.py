@@ -17,6 +17,8 @@ from ..core.change_streams.stamps import moment_of, stamp_of
 from ..core.errors import InvalidRequest
 from ..core.names import consumer_name
 from ..storage.files.stores import Files
+from ..storage.registry.registry import Registry
+from ..storage.sources.commit_clock import CommitClock
 from ..storage.state.captures import Captures
 from ..storage.state.change_stream_consumers import ChangeStreamConsumers
 from ..storage.state.change_streams import ChangeStreams
@@ -46,6 +48,8 @@ class ChangeStreamCatalog:
         self._streams = ChangeStreams(state, files)
         self._consumers = ChangeStreamConsumers(self._streams, files)
         self._captures = Captures(self._streams, files)
+        registry = Registry(state, storage_options=storage_options, clock=clock)
+        self._commits = CommitClock(files, registry)
         self._clock = clock
 
     def list_change_streams(self) -> list[ChangeStream]:
@@ -120,6 +124,11 @@ class ChangeStreamCatalog:
         consumer = consumer_name(consumer)
         stream, now = self._streams.get(name), stamp_of(self._clock())
         reads: list[PartitionRead] = []
+        if self._consumers.find(stream, consumer) is None:
+            start = _begun(stream, consumer, start_timestamp, end_timestamp, now).start
+            if start > stream.through:
+                # Later steps of the layout have to come after the start of the consumer.
+                stream = self._streams.update(name, lambda known: self._commits.tick(known, start))
 
         def begun() -> ConsumerState:
             return _begun(stream, consumer, start_timestamp, end_timestamp, now)

@@ -14,7 +14,7 @@ from airflow_provider_cdc.engine.core.change_streams.clock import SourceCommit, 
 from airflow_provider_cdc.engine.core.change_streams.definition import CaptureSettings, Int64As
 from airflow_provider_cdc.engine.core.change_streams.key_ranges import bucket_of
 from airflow_provider_cdc.engine.core.change_streams.layout import Layout as Partitions
-from airflow_provider_cdc.engine.core.change_streams.value_capture import ValueCaptureType
+from airflow_provider_cdc.engine.core.change_streams.value_capture import ModType, ValueCaptureType
 from airflow_provider_cdc.engine.core.change_streams.watches import WatchedTable
 from airflow_provider_cdc.engine.core.delta.table_schema import Layout
 from airflow_provider_cdc.engine.core.model.sources import Source
@@ -71,7 +71,7 @@ def captured(
 ) -> DataFrame:
     found = of_table(watched, capture, table)
     stored = found.rows(spark.createDataFrame(rows, FEED), 1, range)
-    return changed_rows(stored, found.source).withColumn("table_name", F.lit(table))
+    return changed_rows(stored, found.source, tuple(ModType)).withColumn("table_name", F.lit(table))
 
 
 def of_columns(names: Sequence[str] | None, values: dict[str, Any]) -> dict[str, Any]:

@@ -107,14 +107,16 @@ class Layout:
         )
 
     def since(self, at: int) -> Layout:
-        """The layout without what ended by a moment, or the same one.
+        """The layout without what ended before a moment, or the same one.
+
+        What ended at the moment itself stays, because its readers have to meet its children.
 
         :param at: microseconds since 1970; readers ask for nothing before it
         """
-        begun = [step for step in self.steps if step.at <= at]
+        begun = [step for step in self.steps if step.at < at]
         if len(begun) < 2:  # noqa: PLR2004 - one step is the beginning
             return self
-        first = replace(begun[-1], closed=(), opened=self.active_at(at))
+        first = replace(begun[-1], closed=(), opened=self.active_at(begun[-1].at))
         return replace(self, steps=(first, *self.steps[len(begun) :]))
 
     def split(self, partition: Partition, bucket: int, at: int) -> Layout:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DoubleType, FloatType, StringType
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StringType
 
 from ...core.change_feed.feed_options import ChangeType, FeedColumns
 from ...core.change_streams.captures import (
@@ -19,18 +19,18 @@ from ...core.change_streams.captures import (
     CapturedSource,
 )
 from ...core.change_streams.clock import StampedCommit
-from ...core.change_streams.definition import CaptureSettings, OnDuplicateKey
+from ...core.change_streams.definition import CaptureSettings, Int64As, OnDuplicateKey
 from ...core.change_streams.key_ranges import BUCKET_SHIFT, BUCKETS, LEAST_HASH
 from ...core.change_streams.layout import Layout as Partitions
 from ...core.change_streams.value_capture import ModType, Shown, captured_values
 from ...core.change_streams.watches import WatchedTable
 from ...core.delta.table_schema import Layout, physical_name
 from ...core.model.stream import METADATA_COLUMNS, ColumnStyle
-from ...core.names import quote
+from ...core.names import name_key, quote
 from ..change_sets.columns import comparable, spark_fields
-from .json_values import object_json, spark_type, stored_as, stored_value, type_json
+from .json_values import spark_type, stored_as, stored_value, type_json
+from .stored_json import object_json
 
-FEED_COLUMNS = FeedColumns("_feed")
 ROW_ID = METADATA_COLUMNS[ColumnStyle.SNOWFLAKE].row_id
 # The columns of every stored row. Beside them, each source has a column with its name: a struct of
 # the keys, the old values and the new ones.
@@ -46,6 +46,15 @@ STORED_COLUMNS: Mapping[str, str] = {
 KEYS, OLD, NEW = "k", "o", "n"
 
 
+def feed_columns(layout: Layout) -> FeedColumns:
+    """Names for the columns of a change feed that no column of the table has."""
+    taken = set(map(name_key, layout.column_names))
+    found = FeedColumns("_feed")
+    while not taken.isdisjoint(map(name_key, found.names)):
+        found = FeedColumns(f"_{found.prefix}")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class WatchedColumn:
     """A watched column as it is stored, and the type that it has in its table."""
@@ -56,10 +65,19 @@ class WatchedColumn:
     @property
     def given(self) -> Column:
         """Its values in the change feed."""
-        value = F.col(quote(self.stored.name))
-        # Zero has one sign, so that equal keys are stored alike.
-        is_float = self.stored.is_key and isinstance(self.kind, (FloatType, DoubleType))
-        return value + F.lit(0.0).cast(self.kind) if is_float else value
+        return F.col(quote(self.stored.name))
+
+    @property
+    def key(self) -> Column:
+        """Its values as a key, stored alike if they are equal, also after the type is widened."""
+        if isinstance(self.kind, (FloatType, DoubleType)):
+            # Zero has one sign.
+            return self.given + F.lit(0.0).cast(self.kind)
+        if isinstance(self.kind, DecimalType):
+            text = self.given.cast("string")
+            is_cut = text.contains(".")
+            return F.when(is_cut, F.rtrim(F.rtrim(text, F.lit("0")), F.lit("."))).otherwise(text)
+        return stored_value(self.given, self.kind, Int64As.STRING)
 
 
 def part(column: CapturedColumn) -> str:
@@ -121,7 +139,7 @@ class CapturedTable:
         Spanner: the key of a row never changes. So an update of the key is a delete and an insert.
         A delete and an insert of a key in one commit is an update.
 
-        :param feed: the change feed of the commits, with the columns :data:`FEED_COLUMNS`
+        :param feed: the change feed of the commits, with the columns :func:`feed_columns`
         :param tasks: how many tasks write them
         :param placed: a number for each of so many tasks, which Spark's hash gives to that task
         """
@@ -165,17 +183,19 @@ class CapturedTable:
 
     def _column(self, name: str, kind: DataType, ordinal: int, is_key: bool) -> WatchedColumn:
         described = json.dumps(type_json(kind, self.settings.int64_as), separators=(",", ":"))
-        return WatchedColumn(
-            CapturedColumn(name, ordinal, is_key, described, stored_as(kind)), kind
-        )
+        # The text of a decimal key has no zeros that only the scale of its column asks for.
+        is_text = is_key and isinstance(kind, DecimalType)
+        stored = "string" if is_text else stored_as(kind)
+        return WatchedColumn(CapturedColumn(name, ordinal, is_key, described, stored), kind)
 
     def _keyed(self, feed: DataFrame) -> DataFrame:
         """The changed rows, each with its key, the hash of the key and its bucket."""
-        change = F.col(FEED_COLUMNS.change_type)
+        names = feed_columns(self.layout)
+        change = F.col(quote(names.change_type))
         is_old = change.isin(ChangeType.DELETE.value, ChangeType.PREIMAGE.value)
         keys = [column for column in self._columns if column.stored.is_key]
         values = [column for column in self._columns if not column.stored.is_key]
-        stored = [stored_value(key.given, key.kind, self.settings.int64_as) for key in keys]
+        stored = [column.key for column in keys]
         hashed = F.xxhash64(F.lit(self.table.name), *map(_hashed, stored, keys))
         nothing = F.lit(None).cast("int").alias("_")
         rows = feed.select(
@@ -184,7 +204,7 @@ class CapturedTable:
                 *(one.alias(part(key.stored)) for key, one in zip(keys, stored, strict=True)),
             ).alias(KEYS),
             hashed.alias("hash"),
-            F.col(FEED_COLUMNS.commit_version).alias("version"),
+            F.col(quote(names.commit_version)).alias("version"),
             is_old.alias("is_old"),
             # A row without any other column is not NULL either.
             F.struct(
@@ -271,12 +291,12 @@ class CapturedTable:
     def _duplicate(self) -> Column:
         if self.settings.on_duplicate_key is OnDuplicateKey.QUARANTINE:
             return F.lit(QUARANTINED)
-        key = ((column, F.col(KEYS).getField(part(column))) for column in self.source.keys)
+        key = ((column, f"{KEYS}.{part(column)}") for column in self.source.keys)
         text = F.concat(
             F.lit(f"{DUPLICATE_KEY}{self.table.name} at version "),
             F.col("version").cast("string"),
             F.lit(": "),
-            object_json(key, self.settings.int64_as),
+            F.expr(object_json(key, self.settings.int64_as)),
         )
         return F.raise_error(text).cast("string")
 
@@ -286,10 +306,7 @@ DUPLICATE_KEY = "CDC_DUPLICATE_KEY of "
 
 def _hashed(stored: Column, column: WatchedColumn) -> Column:
     """A key in a form whose hash stays if the type of its column is widened."""
-    kind = column.stored.stored_as
-    if kind in ("float", "double"):
-        return stored.cast("double")
-    return stored.cast("string") if kind.startswith("decimal") else stored
+    return stored.cast("double") if column.stored.stored_as == "float" else stored
 
 
 def _differs(column: WatchedColumn) -> Column:

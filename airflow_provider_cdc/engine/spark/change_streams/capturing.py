@@ -15,13 +15,15 @@ from functools import cache
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ...core.change_feed.feed_options import FeedSchema, FeedSource
+from ...core.change_feed.feed_options import FeedColumns, FeedSchema, FeedSource
 from ...core.change_streams.captures import compactable
 from ...core.change_streams.clock import StampedCommit
 from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.stamps import stamp_of
 from ...core.change_streams.watches import WatchedTable
+from ...core.delta.log_actions import Commit
 from ...core.delta.table_schema import Layout, physical_name
+from ...core.delta.tracking import offset_after
 from ...core.errors import (
     CdcError,
     InvalidRequest,
@@ -44,9 +46,9 @@ from ...storage.state.change_streams import ChangeStreams
 from ..change_feed.feed_reader import FeedOptions, FeedRead, FeedReader
 from ..session.failures import has_ended, reason
 from .capture_files import CaptureFiles
-from .captured_rows import DUPLICATE_KEY, FEED_COLUMNS, CapturedTable
+from .captured_rows import DUPLICATE_KEY, CapturedTable, feed_columns
 
-_OPTIONS = FeedOptions(FeedSource.AUTO, FeedSchema.END, FEED_COLUMNS, row_ids=True)
+_OPTIONS = FeedOptions(FeedSource.AUTO, FeedSchema.END, FeedColumns(), row_ids=True)
 _BYTES_OF_A_TASK = 16 * 1024 * 1024
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _PLACES_TRIED = 64
@@ -95,7 +97,7 @@ class Capturing:
     def _batch(self, stream: ChangeStream) -> ChangeStream:
         through = stream.capturing
         if through is None:
-            through = end = self._end_of_batch(stream)
+            through = end = stream.pending[-1].stamp
 
             def begun(known: ChangeStream) -> ChangeStream:
                 if known.capturing is not None or known.pending[:1] != stream.pending[:1]:
@@ -110,14 +112,6 @@ class Capturing:
             return known.after_capture(through) if known.capturing == through else known
 
         return self._aligned(self.streams.update(stream.name, captured))
-
-    def _end_of_batch(self, stream: ChangeStream) -> int:
-        spans = {
-            table.source.table_id: span
-            for table in stream.tables
-            if (span := self._span(stream, table, table.sealed)) is not None
-        }
-        return _end_of_batch(stream, spans)
 
     def _write(self, stream: ChangeStream, taken: Sequence[StampedCommit], through: int) -> None:
         span = (taken[0].stamp, through)
@@ -157,28 +151,38 @@ class Capturing:
                 if not commits:
                     continue
                 span = self._span(stream, table, commits[-1].commit.version)
-                if span is None:
-                    continue
-                read = self._feed(stream, table, span)
-                roots.extend(read.scratch)
-                if read.row_count == 0:
-                    continue
-                layout = Layout.of(span.end.metadata)
-                _check_keys(stream, table, layout)
-                part = CapturedTable(table, layout, commits, stream.layout, stream.settings)
-                rows = None if read.row_count is None else part.inserts(read.rows)
-                if rows is None:
-                    tasks = self._tasks(read.plan.size_bytes)
-                    rows = part.rows(read.rows, tasks, self._placed)
-                found.append((part, rows))
+                for run in () if span is None else _runs(span):
+                    read = self._feed(stream, table, run)
+                    roots.extend(read.scratch)
+                    if read.row_count != 0:
+                        found.append(self._part(stream, table, run, commits, read))
             yield found
         finally:
             for root in roots:
                 self.scratch.remove(root)
 
+    def _part(
+        self,
+        stream: ChangeStream,
+        table: WatchedTable,
+        run: SourceRange,
+        commits: Sequence[StampedCommit],
+        read: FeedRead,
+    ) -> tuple[CapturedTable, DataFrame]:
+        layout = Layout.of(run.end.metadata)
+        _check_keys(stream, table, layout)
+        versions = {commit.version for commit in run.commits}
+        within = [each for each in commits if each.commit.version in versions]
+        part = CapturedTable(table, layout, within, stream.layout, stream.settings)
+        rows = None if read.row_count is None else part.inserts(read.rows)
+        if rows is None:
+            rows = part.rows(read.rows, self._tasks(read.plan.size_bytes), self._placed)
+        return part, rows
+
     def _feed(self, stream: ChangeStream, table: WatchedTable, span: SourceRange) -> FeedRead:
+        columns = feed_columns(Layout.of(span.end.metadata))
         try:
-            return self.reader.read(span, _OPTIONS)
+            return self.reader.read(span, replace(_OPTIONS, columns=columns))
         except CdcError as error:
             raise _cannot_capture(stream, table, error) from None
 
@@ -264,23 +268,18 @@ def _places(spark: SparkSession, tasks: int) -> Sequence[int]:
     return [found[task] for task in range(tasks)]
 
 
-def _end_of_batch(stream: ChangeStream, spans: dict[str, SourceRange]) -> int:
-    """The last stamp up to which each table keeps the columns that its first commit has."""
-    stamps = {(each.commit.table, each.commit.version): each.stamp for each in stream.pending}
-    cuts = []
-    for identity, span in spans.items():
-        layout = Layout.of(span.start.metadata)
-        for place, commit in enumerate(span.commits):
-            if commit.metadata is None or Layout.of(commit.metadata).reads_as(layout):
-                continue
-            if place:
-                cuts.append(stamps[identity, commit.version])
-                break
+def _runs(span: SourceRange) -> Iterator[SourceRange]:
+    """The parts of a range within which the table keeps its columns."""
+    layout, start, run = Layout.of(span.start.metadata), span.start, list[Commit]()
+    for commit in span.commits:
+        if commit.metadata is not None and not Layout.of(commit.metadata).reads_as(layout):
             layout = Layout.of(commit.metadata)
-    last = stream.pending[-1].stamp
-    if not cuts:
-        return last
-    return max(each.stamp for each in stream.pending if each.stamp < min(cuts))
+            if run:
+                end = offset_after(start, run)
+                yield SourceRange(span.stream.with_offsets(start), start, end, tuple(run))
+                start, run = end, []
+        run.append(commit)
+    yield SourceRange(span.stream.with_offsets(start), start, span.end, tuple(run))
 
 
 def _check_keys(stream: ChangeStream, table: WatchedTable, layout: Layout) -> None:

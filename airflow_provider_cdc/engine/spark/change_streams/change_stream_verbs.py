@@ -329,9 +329,7 @@ class ChangeStreamVerbs:
 
     def _tick(self, name: str, now: int) -> ChangeStream:
         """Seal what was committed, and promise that later commits come after ``now``."""
-        return self._streams.update(
-            name, lambda known: known.ticked(self._commits.new_commits(known), now)
-        )
+        return self._streams.update(name, lambda known: self._commits.tick(known, now))
 
     def _now(self) -> int:
         return stamp_of(self._clock())

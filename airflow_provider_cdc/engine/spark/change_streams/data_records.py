@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
@@ -26,8 +26,8 @@ from ...core.change_streams.value_capture import ModType, Shown, captured_values
 from ...core.names import quote
 from .capture_files import CaptureFiles, column_set
 from .captured_rows import KEYS, NEW, OLD, part
-from .json_values import object_json, some_fields_json
 from .literal_rows import literal_rows
+from .stored_json import object_json, some_fields_json
 
 _TYPES = "ARRAY<STRUCT<name STRING, type STRING, is_primary_key BOOLEAN, ordinal_position BIGINT>>"
 _MODS = "ARRAY<STRUCT<keys STRING, new_values STRING, old_values STRING>>"
@@ -119,7 +119,8 @@ class DataRecords:
         rows = FoundRecords(rows, read.row_count).as_few_tasks(rows)
         groups = F.broadcast(literal_rows(self.spark, _group_rows(read.groups), _GROUPS))
         placed = groups.select(*_GROUP, "number", "parts")
-        changed = changed_rows(rows, source).join(placed, [*_GROUP])
+        kinds = {ModType(found.group.mod_type) for found in read.groups}
+        changed = changed_rows(rows, source, kinds).join(placed, [*_GROUP])
         # The records of a group follow each other in the order of buckets.
         part_of = F.get("parts", F.col("bucket") - F.col("first_bucket"))
         mod = F.struct("bucket", "keys", "new_values", "old_values")
@@ -129,12 +130,16 @@ class DataRecords:
         return found.join(groups, "number").select(*_record(source))
 
 
-def changed_rows(rows: DataFrame, source: CapturedSource) -> DataFrame:
-    """The rows of a source among stored ``rows``, with their keys and values as JSON."""
+def changed_rows(rows: DataFrame, source: CapturedSource, mods: Collection[ModType]) -> DataFrame:
+    """The rows of a source among stored ``rows``, with their keys and values as JSON.
+
+    :param mods: the kinds of changes among them. Code for others would take time, even unused: Java
+        compiles no long method
+    """
     found = rows.where(F.col("source_id") == source.source_id)
     found = found.withColumn("column_set", column_set(source))
     return found.select(
-        *_GROUP, "bucket", *(each.alias(name) for name, each in _mod(source).items())
+        *_GROUP, "bucket", *(each.alias(name) for name, each in _mod(source, mods).items())
     )
 
 
@@ -218,27 +223,26 @@ def _types(source: CapturedSource) -> Column:
     )
 
 
-def _mod(source: CapturedSource) -> dict[str, Column]:
+def _mod(source: CapturedSource, mods: Collection[ModType]) -> dict[str, Column]:
     """The changed row of a stored row, as JSON."""
-    row = F.col(quote(source.source_id))
-    keys = [(key, row.getField(KEYS).getField(part(key))) for key in source.keys]
+    keys = [(key, f"{quote(source.source_id)}.{KEYS}.{part(key)}") for key in source.keys]
     return {
-        "keys": object_json(keys, source.int64_as),
-        "new_values": _values(source, NEW),
-        "old_values": _values(source, OLD),
+        "keys": F.expr(object_json(keys, source.int64_as)),
+        "new_values": F.expr(_values(source, NEW, mods)),
+        "old_values": F.expr(_values(source, OLD, mods)),
     }
 
 
-def _values(source: CapturedSource, side: str) -> Column:
-    """``new_values`` or ``old_values`` of each kind of change."""
-    row = F.col(quote(source.source_id)).getField(side)
-    given = [(column, row.getField(part(column))) for column in source.values]
+def _values(source: CapturedSource, side: str, mods: Collection[ModType]) -> str:
+    """``new_values`` or ``old_values`` of each kind of change, in SQL."""
+    row = f"{quote(source.source_id)}.{side}"
+    given = [(column, f"{row}.{part(column)}") for column in source.values]
 
-    def shown(mod: ModType) -> Column:
+    def shown(mod: ModType) -> str:
         captured = captured_values(source.value_capture_type, mod)
         match captured.new if side == NEW else captured.old:
             case Shown.NONE:
-                return F.lit("{}")
+                return "'{}'"
             case Shown.ALL:
                 return object_json(given, source.int64_as)
             case Shown.MODIFIED:
@@ -247,13 +251,9 @@ def _values(source: CapturedSource, side: str) -> Column:
                     source.int64_as,
                 )
 
-    kind = F.col("mod_type")
-    return (
-        F.when(kind == ModType.INSERT.value, shown(ModType.INSERT))
-        .when(kind == ModType.UPDATE.value, shown(ModType.UPDATE))
-        .otherwise(shown(ModType.DELETE))
-    )
+    cases = (f"WHEN mod_type = '{mod.value}' THEN {shown(mod)}" for mod in sorted(mods))
+    return f"CASE {' '.join(cases)} END"
 
 
-def _is_modified(column: CapturedColumn) -> Column:
-    return F.array_contains(F.split("modified", ","), str(column.ordinal))
+def _is_modified(column: CapturedColumn) -> str:
+    return f"array_contains(split(modified, ','), '{column.ordinal}')"

@@ -1,4 +1,4 @@
-"""Values and types of columns as the JSON of change records.
+"""Values and types of columns as change records show them, and as captures store them.
 
 A capture stores plain values as they are, because a file of them is smaller and faster to write
 than their JSON. The JSON is made when a record is read.
@@ -6,7 +6,6 @@ than their JSON. The JSON is made when a record is read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -33,7 +32,6 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from ...core.change_streams.captures import CapturedColumn
 from ...core.change_streams.definition import Int64As
 
 _KEEP_NULLS = {"ignoreNullFields": "false"}
@@ -49,7 +47,6 @@ _STORED_AS_THEY_ARE = (
     TimestampNTZType,
 )
 _WHOLE_NUMBER, _TEXT, _JSON = "bigint", "string", "json"
-_ESCAPED = r'["\\\x00-\x1f]'
 _CODES: Mapping[type[DataType], str] = {
     FloatType: "FLOAT32",
     DoubleType: "FLOAT64",
@@ -99,73 +96,6 @@ def stored_value(value: Column, kind: DataType, int64_as: Int64As) -> Column:
     return value.cast(stored_as(kind))
 
 
-def object_json(fields: Iterable[tuple[CapturedColumn, Column]], int64_as: Int64As) -> Column:
-    """The JSON of an object.
-
-    :param fields: the column and the stored value of each of its fields
-    """
-    parts = [
-        part
-        for place, (column, value) in enumerate(fields)
-        for part in (F.lit(","), *_parts(column, value, int64_as))[0 if place else 1 :]
-    ]
-    return F.concat(F.lit("{"), *parts, F.lit("}"))
-
-
-def some_fields_json(
-    fields: Iterable[tuple[CapturedColumn, Column, Column]], int64_as: Int64As
-) -> Column:
-    """The JSON of an object with only some of its fields.
-
-    :param fields: the column and the stored value of each field, and whether it is there
-    """
-    parts = [
-        F.when(is_there, F.concat(*_parts(column, value, int64_as)))
-        for column, value, is_there in fields
-    ]
-    return F.concat(F.lit("{"), F.concat_ws(",", *parts), F.lit("}"))
-
-
-def _parts(column: CapturedColumn, value: Column, int64_as: Int64As) -> tuple[Column, Column]:
-    name = json.dumps(column.name, ensure_ascii=False)
-    text = _json(value, column.stored_as, int64_as)
-    return F.lit(f"{name}:"), F.coalesce(text, F.lit("null"))
-
-
-def _json(value: Column, stored: str, int64_as: Int64As) -> Column:
-    """The JSON of a stored value. Spark's own ``to_json`` takes much longer for plain values."""
-    match stored:
-        case "bigint" if int64_as is Int64As.NUMBER:
-            return value.cast("string")
-        case "boolean" | "json":
-            return value.cast("string")
-        case "float" | "double":
-            # JSON has no numbers for these.
-            is_number = ~(F.isnan(value) | F.abs(value).eqNullSafe(F.lit(float("inf"))))
-            return F.when(is_number, value.cast("string")).otherwise(_quoted(value.cast("string")))
-        case "string":
-            plain = _quoted(value)
-            return F.when(value.rlike(_ESCAPED), _by_spark(value)).otherwise(plain)
-        case "binary":
-            return _by_spark(value)
-        case "timestamp":
-            return _quoted(F.concat(_moment(value), F.lit("Z")))
-        case "timestamp_ntz":
-            return _quoted(F.replace(value.cast("string"), F.lit(" "), F.lit("T")))
-        case _:
-            return _quoted(value.cast("string"))
-
-
-def _quoted(text: Column) -> Column:
-    return F.concat(F.lit('"'), text, F.lit('"'))
-
-
-def _by_spark(value: Column) -> Column:
-    """The JSON of a value as Spark makes it; NULL for NULL."""
-    whole = F.to_json(F.struct(value.alias("v")))
-    return F.when(value.isNotNull(), F.substring(whole, 6, F.length(whole) - 6))
-
-
 def _spark_json(fields: Iterable[tuple[str, Column, DataType]], int64_as: Int64As) -> Column:
     values = [_shown(value, kind, int64_as).alias(name) for name, value, kind in fields]
     return F.to_json(F.struct(*values), _KEEP_NULLS) if values else F.lit("{}")
@@ -197,8 +127,6 @@ def _shown(value: Column, kind: DataType, int64_as: Int64As) -> Column:
 
 def _moment(value: Column) -> Column:
     """In UTC, whatever the time zone of the session is, and with the shortest fraction."""
-    micros = F.unix_micros(value).cast("decimal(20,0)") / F.lit(1_000_000)
     begin = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-    zero = F.lit(0)
-    text = (begin + F.make_dt_interval(zero, zero, zero, micros)).cast("string")
-    return F.replace(text, F.lit(" "), F.lit("T"))
+    moment = F.timestamp_add("MICROSECOND", F.unix_micros(value), begin)
+    return F.replace(moment.cast("string"), F.lit(" "), F.lit("T"))

@@ -102,6 +102,10 @@ class PartitionConsumption:
         consumed = hashlib.sha256(f"{state.consumer}\n{partition_token}".encode()).hexdigest()
         try:
             yield f"change stream {consumed[:_DIGEST_CHARACTERS]}", read, views
+        except Exception:
+            # Its records may have been removed meanwhile. Then this says so, and not which file.
+            state.check_kept(self.streams.get(name))
+            raise
         finally:
             for view in views.values():
                 self.spark.catalog.dropTempView(view)

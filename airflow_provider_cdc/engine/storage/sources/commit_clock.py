@@ -24,6 +24,14 @@ class CommitClock:
         self._files = files
         self._registry = registry
 
+    def tick(self, stream: ChangeStream, now: int) -> ChangeStream:
+        """The state of a change stream after a tick that seals what can be sealed.
+
+        :param now: a stamp; every commit that is sealed later gets a later one
+        :raises StreamStale: a table is missing or was replaced, or commits were cleaned up
+        """
+        return stream.ticked(self.new_commits(stream), now)
+
     def new_commits(self, stream: ChangeStream) -> list[SourceCommit]:
         """The commits of the tables of ``stream`` that can be sealed now, after those that are.
 

@@ -45,8 +45,10 @@ def capture(begin: int, through: int, *groups: CapturedGroup, names: str = "ab")
     )
 
 
-def group(stamp: int, source: int, kind: str, first_bucket: int, rows: int) -> CapturedGroup:
-    return CapturedGroup(stamp, source, stamp, kind, "*", first_bucket, rows)
+def group(
+    stamp: int, source: int, kind: str, first_bucket: int, rows: int, *cuts: int
+) -> CapturedGroup:
+    return CapturedGroup(stamp, source, stamp, kind, "*", first_bucket, rows, cuts)
 
 
 def test_records_of_a_transaction_are_numbered_over_all_partitions() -> None:
@@ -57,7 +59,7 @@ def test_records_of_a_transaction_are_numbered_over_all_partitions() -> None:
                 9,
                 group(9, 0, "INSERT", 0, 1),
                 group(5, 1, "DELETE", 7, 1),
-                group(5, 0, "INSERT", 7, 2001),
+                group(5, 0, "INSERT", 7, 2001, 8, 9),
                 group(5, 0, "INSERT", 0, 1000),
                 group(5, 0, QUARANTINED, 3, 4),
             )
