@@ -57,7 +57,7 @@ def expected_movements(engine: Engine, flights: str) -> DataFrame:
         F.concat(F.lit(f"{table.id}:"), "_commit_version").alias("transaction"),
         "flight_id",
         kind.otherwise("UPDATE").alias("kind"),
-        F.expr("coalesce(new, old).*"),
+        *(F.coalesce("new", "old").getField(name).alias(name) for name in WATCHED_COLUMNS),
     )
 
 
