@@ -38,11 +38,11 @@ class CheckStreams(StreamOperator):
     changes are in the table's quarantine, a breach is sent, or a warning if all of them are late.
 
     The templates of a notifier can use ``alert``, with ``kind``, ``objective``, ``stream``,
-    ``source``, ``upsert_table`` (or None), ``reason``, ``lag_commits``, ``lag_bytes``,
-    ``lag_seconds``, ``stale_after`` and ``last_consumer``, and with the texts ``sentence`` and
-    ``details``. They can also use each of these directly by its name. The exception is a name
-    that is also a template field of the notifier, such as ``source``: there Airflow provides the
-    field of the notifier.
+    ``source``, ``upsert_table`` and ``change_stream`` (or None), ``reason``, ``lag_commits``,
+    ``lag_bytes``, ``lag_seconds``, ``stale_after`` and ``last_consumer``, and with the texts
+    ``sentence`` and ``details``. They can also use each of these directly by its name. The
+    exception is a name that is also a template field of the notifier, such as ``source``: there
+    Airflow provides the field of the notifier.
 
     Each run also sets Airflow's metrics ``cdc.stream.<conn_id>.<stream>.`` with ``lag_seconds``,
     ``lag_commits``, ``has_data`` (0 or 1) and ``stale_in_seconds`` (negative: it is stale). They

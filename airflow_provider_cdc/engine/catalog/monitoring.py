@@ -12,6 +12,7 @@ from typing import Any
 from ..clock import utc_now
 from ..core.arguments.intervals import interval_of
 from ..core.arguments.validation import validated, validated_call
+from ..core.change_streams.source_streams import change_stream_of
 from ..core.figures import counted, length_text
 from ..core.model.alerts import (
     Alert,
@@ -310,6 +311,7 @@ def _alert(seen: Observation, finding: ObjectiveState, now: datetime, kind: Aler
         stream_id=status.stream_id,
         source=status.table_on or UNKNOWN,
         upsert_table=seen.upsert_table,
+        change_stream=change_stream_of(status.name, status.comment),
         lag_commits=status.commits_behind,
         lag_bytes=status.bytes_behind,
         lag_seconds=lag_of(status, now).total_seconds(),

@@ -18,6 +18,11 @@ from airflow_provider_cdc.engine.catalog import monitoring
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus, shown
+from airflow_provider_cdc.engine.core.change_streams.source_streams import (
+    change_stream_of,
+    source_comment,
+    source_prefix,
+)
 from airflow_provider_cdc.engine.core.model.alerts import Alert, Objective, ObjectiveStatus
 from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.model.stream import Stream
@@ -33,13 +38,13 @@ METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "tr
 class Site:
     """A stream at version 0 of a table without Spark, and the time."""
 
-    def __init__(self, root: Path, **fields: Any) -> None:
+    def __init__(self, root: Path, name: str = "s", **fields: Any) -> None:
         self.root = root
         self.now = NOON
         self.catalog = StreamCatalog(str(root / "state"), clock=self.clock)
         offset = new_offset(0, METADATA)
         source = Source("orders", str(root), "a-table-id")
-        stream = new_stream("s", source=source, offset=offset, **fields)
+        stream = new_stream(name, source=source, offset=offset, **fields)
         register(root / "state", stream)
         self.commits = 0
         self.commit(data_change=False)
@@ -359,3 +364,19 @@ def test_result_of_a_check_that_cannot_be_read_blocks_no_alert(site: Site) -> No
     assert site.sent() == []
     assert site.catalog.describe_stream("s").verifications == ()
     assert shown(site.catalog.describe_streams()[0])["verified_through"] is None
+
+
+def test_alert_about_a_watched_table_names_its_change_stream(tmp_path: Path) -> None:
+    name = f"{source_prefix('Transfers')}0"
+    site = Site(tmp_path, name, comment=source_comment("Transfers"), max_lag=timedelta(hours=1))
+    site.commit()
+    site.now += timedelta(hours=2)
+    found: list[Alert] = []
+    site.sent(found.append)
+
+    (alert,) = found
+    assert alert.change_stream == "Transfers"
+    assert alert.sentence.startswith("lag breach of change stream Transfers on ")
+    # Anybody can write such a comment.
+    assert change_stream_of("mine", source_comment("Transfers")) is None
+    assert change_stream_of(name, None) is None

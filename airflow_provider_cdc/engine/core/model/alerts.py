@@ -56,7 +56,8 @@ class ObjectiveState:
 class Alert:
     """One notification.
 
-    ``upsert_table`` is the upsert table whose changes wait in the stream, if there is one.
+    ``upsert_table`` is the upsert table whose changes wait in the stream, and ``change_stream`` the
+    change stream that captures them, if there is one.
     ``lag_seconds`` is the age of the oldest change that is not consumed (0: no such change). The
     counts are ``None`` if the stream cannot be read.
     """
@@ -68,6 +69,7 @@ class Alert:
     stream_id: str
     source: str
     upsert_table: str | None
+    change_stream: str | None
     lag_commits: int | None
     lag_bytes: int | None
     lag_seconds: float
@@ -81,6 +83,8 @@ class Alert:
         subject = f"stream {self.stream} on {self.source}"
         if self.upsert_table is not None:
             subject = f"upsert table {self.upsert_table}"
+        elif self.change_stream is not None:
+            subject = f"change stream {self.change_stream} on {self.source}"
         return f"{self.objective.value} {self.kind.value} of {subject}: {self.reason}"
 
     @property

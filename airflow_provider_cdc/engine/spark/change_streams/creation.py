@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.key_ranges import BUCKETS
 from ...core.change_streams.layout import Layout as Partitions
 from ...core.change_streams.load_policy import MOST_PARTITIONS
+from ...core.change_streams.source_streams import source_comment, source_prefix
 from ...core.change_streams.spec import ChangeStreamSpec
 from ...core.change_streams.stamps import stamp_of
 from ...core.change_streams.watches import Watch, WatchedTable, resolved
@@ -22,7 +22,7 @@ from ...core.errors import InvalidRequest
 from ...core.model.stream import Stream, StreamMode
 from ...core.model.stream_spec import StreamSpec
 from ...core.model.tables import Table
-from ...core.names import name_key, stream_name, table_name
+from ...core.names import stream_name, table_name
 from ...storage.files.best_effort import log_failures
 from ...storage.files.stores import Files, store_key
 from ...storage.state.change_streams import ChangeStreams, exists
@@ -30,7 +30,6 @@ from ..streams.creation import Creation
 from ..tables.delta_tables import Tables
 
 _SECRET_BYTES = 32
-_DIGEST_CHARACTERS = 16
 _ID_CHARACTERS = 12
 # A table to watch: the name and the watch as given, the table, and the physical keys and columns.
 _Named = tuple[str, Watch, Table, tuple[tuple[str, ...], tuple[str, ...] | None]]
@@ -166,10 +165,10 @@ class ChangeStreamCreation:
 
     def _source(self, name: str, table: str) -> Stream:
         spec = StreamSpec(
-            name=f"{_prefix(name)}{uuid.uuid4().hex[:_ID_CHARACTERS]}",
+            name=f"{source_prefix(name)}{uuid.uuid4().hex[:_ID_CHARACTERS]}",
             on_table=table,
             mode=StreamMode.FEED,
-            comment=f"feeds change stream {name}; only advance_change_stream moves it",
+            comment=source_comment(name),
         )
         return self.creation.create(spec)
 
@@ -182,15 +181,9 @@ class ChangeStreamCreation:
         """Drop what a killed creation of a change stream with that name left."""
         used = {table.stream for table in stream.tables}
         for each in self.catalog.list_streams():
-            if each.name.startswith(_prefix(stream.name)) and each.name not in used:
+            if each.name.startswith(source_prefix(stream.name)) and each.name not in used:
                 with log_failures(f"dropping stream {each.name}"):
                     self.catalog.drop_stream(each.name, if_exists=True)
-
-
-def _prefix(name: str) -> str:
-    """How the names of the streams begin that feed a change stream."""
-    digest = hashlib.sha256(name_key(name).encode()).hexdigest()[:_DIGEST_CHARACTERS]
-    return f"change_stream_{digest}_"
 
 
 def _check(new: ChangeStreamSpec) -> None:
