@@ -148,7 +148,12 @@ class Scene(UpsertLab):
             },
             "drop_change_stream": {"name": "missing", "if_exists": True},
             "advance_change_stream": {"name": "cs"},
-            "split_partition": {"name": "cs", "partition_token": "t"},
+            "split_partition": {
+                "name": "cs",
+                "partition_token": "t",
+                "at": {"k": 1},
+                "table": "t",
+            },
             "merge_partitions": {"name": "cs", "partition_tokens": ["t", "u"]},
             "read_change_stream": {
                 "name": "cs",

@@ -6,6 +6,7 @@ import pytest
 from change_stream_lab import ChangeStreamLab
 
 from airflow_provider_cdc.engine import InvalidRequest, Watch
+from airflow_provider_cdc.engine.core.change_streams.stamps import moment_of
 
 BY_ID = {"src": Watch(keys=["id"])}
 INSERT = "INSERT INTO {{src}} SELECT CAST(id AS INT), 'x', id FROM range({}, {})"
@@ -36,3 +37,21 @@ def test_partitions_split_and_merge_with_load(lab: ChangeStreamLab) -> None:
     lab.engine.alter_change_stream("cs", target_rows=None)
     lab.sql(INSERT.format(2000, 2500))
     assert len(lab.advance().layout.open) == 1
+
+
+def test_partition_is_split_at_a_key(lab: ChangeStreamLab) -> None:
+    start = lab.create(BY_ID).created
+    (token,) = lab.tokens(start)
+    for at, cause in (({"v": "a"}, "the key of .*src is id"), ({"id": "x"}, "not a key of")):
+        with pytest.raises(InvalidRequest, match=cause):
+            lab.engine.split_partition("cs", token, at=at)
+    with pytest.raises(InvalidRequest, match="it watches"):
+        lab.engine.split_partition("cs", token, at={"id": 7}, table="other")
+    stream = lab.engine.split_partition("cs", token, at={"ID": 7})
+    lab.sql(INSERT.format(7, 8))
+    lab.advance()
+
+    second = stream.layout.open[1]
+    rows = lab.read(moment_of(second.start), partition_token=stream.token_key.token(second))
+    (record,) = rows[0].data_change_record
+    assert [mod["keys"] for mod in record.mods] == ['{"id":"7"}']

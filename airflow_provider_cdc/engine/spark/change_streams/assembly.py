@@ -24,6 +24,7 @@ from .capturing import Capturing
 from .change_stream_verbs import ChangeStreamVerbs
 from .creation import ChangeStreamCreation
 from .data_records import DataRecords
+from .key_buckets import KeyBuckets
 from .partition_consumption import PartitionConsumption
 from .partition_verbs import PartitionVerbs
 from .rebalancing import Rebalancing
@@ -65,6 +66,7 @@ def change_stream_verbs(
             clock,
         ),
         Rebalancing(streams, capture_files),
+        KeyBuckets(spark, files),
         records,
         CommitClock(files, registry),
         clock,

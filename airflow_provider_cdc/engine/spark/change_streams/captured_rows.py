@@ -196,14 +196,13 @@ class CapturedTable:
         keys = [column for column in self._columns if column.stored.is_key]
         values = [column for column in self._columns if not column.stored.is_key]
         stored = [column.key for column in keys]
-        hashed = F.xxhash64(F.lit(self.table.name), *map(_hashed, stored, keys))
         nothing = F.lit(None).cast("int").alias("_")
         rows = feed.select(
             F.struct(
                 nothing,
                 *(one.alias(part(key.stored)) for key, one in zip(keys, stored, strict=True)),
             ).alias(KEYS),
-            hashed.alias("hash"),
+            self._hash.alias("hash"),
             F.col(quote(names.commit_version)).alias("version"),
             is_old.alias("is_old"),
             # A row without any other column is not NULL either.
@@ -211,8 +210,17 @@ class CapturedTable:
                 F.lit(0).alias("_"), *(value.given.alias(part(value.stored)) for value in values)
             ).alias("row"),
         )
-        bucket = F.shiftrightunsigned(F.col("hash").bitwiseXOR(F.lit(LEAST_HASH)), BUCKET_SHIFT)
-        return rows.withColumn("bucket", bucket.cast("int"))
+        return rows.withColumn("bucket", _bucket(F.col("hash")))
+
+    @property
+    def bucket(self) -> Column:
+        """The bucket of the key of a row of the table."""
+        return _bucket(self._hash)
+
+    @property
+    def _hash(self) -> Column:
+        keys = [column for column in self._columns if column.stored.is_key]
+        return F.xxhash64(F.lit(self.table.name), *(_hashed(key.key, key) for key in keys))
 
     def _stored(self, paired: DataFrame) -> DataFrame:
         """The rows to store from the old and the new row of each changed key."""
@@ -302,6 +310,11 @@ class CapturedTable:
 
 
 DUPLICATE_KEY = "CDC_DUPLICATE_KEY of "
+
+
+def _bucket(key_hash: Column) -> Column:
+    from_least = key_hash.bitwiseXOR(F.lit(LEAST_HASH))
+    return F.shiftrightunsigned(from_least, BUCKET_SHIFT).cast("int")
 
 
 def _hashed(stored: Column, column: WatchedColumn) -> Column:

@@ -25,6 +25,7 @@ from ...storage.state.change_streams import ChangeStreams
 from .alteration import Alteration, ChangeStreamAlteration
 from .capturing import Capturing
 from .creation import ChangeStreamCreation
+from .key_buckets import KeyBuckets
 from .rebalancing import Rebalancing
 from .records import Records
 
@@ -41,6 +42,7 @@ class ChangeStreamVerbs:
         creation: ChangeStreamCreation,
         capturing: Capturing,
         rebalancing: Rebalancing,
+        keys: KeyBuckets,
         records: Records,
         commits: CommitClock,
         clock: Callable[[], datetime],
@@ -49,6 +51,7 @@ class ChangeStreamVerbs:
         self._creation = creation
         self._capturing = capturing
         self._rebalancing = rebalancing
+        self._keys = keys
         self._records = records
         self._commits = commits
         self._alteration = ChangeStreamAlteration(streams, creation, self.advance_change_stream)
@@ -190,24 +193,36 @@ class ChangeStreamVerbs:
         captured = self._capturing.capture(name)
         return self._rebalancing.rebalance(captured, begin, self._now())
 
-    def split_partition(self, name: str, partition_token: str) -> ChangeStream:
-        """Split a partition of a change stream in the middle of its keys.
+    def split_partition(
+        self,
+        name: str,
+        partition_token: str,
+        at: Mapping[str, Any] | None = None,
+        table: str | None = None,
+    ) -> ChangeStream:
+        """Split a partition of a change stream, in the middle of its keys or at one of them.
 
         Spanner: a partition can split; its children take over its keys from a moment on.
 
+        :param at: the value of each column of a key: the second part begins with its bucket, or the
+            first part has only this bucket, if the partition begins with it
+        :param table: the table of the key, if the change stream watches several
         :raises StreamNotFound: there is no such change stream
         :raises InvalidPartitionToken: it is not a token of this change stream
-        :raises InvalidRequest: the partition is closed, or has a single bucket of keys
+        :raises InvalidRequest: the partition is closed, has a single bucket of keys, or does not
+            have the key
         """
         now = self._now()
         stream = self._tick(name, now - 1)
         partition = stream.token_key.partition(partition_token)
         keys = partition.keys
-        middle = keys.low + keys.size // 2
+        bucket = keys.low + keys.size // 2
+        if at is not None:
+            bucket = max(self._keys.bucket_of(stream, table, at), keys.low + 1)
         return self._streams.update(
             name,
             lambda known: known.with_layout(
-                known.layout.split(partition, middle, known.next_step_at(now))
+                known.layout.split(partition, bucket, known.next_step_at(now))
             ),
         )
 
