@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from change_stream_lab import ChangeStreamLab, moment
+from pyspark.sql import SparkSession
 from stream_lab import Crash
 
 from airflow_provider_cdc.engine import (
@@ -321,3 +322,16 @@ def test_commits_of_an_open_consumption_wait_until_it_has_ended(lab: ChangeStrea
     whole = lab.records()[1:]
     assert [moment(row) for row in whole] == [moment(whole[0])] * 2
     assert [row.number_of_records_in_transaction for row in whole] == [2, 2]
+
+
+def test_state_folder_with_any_name_is_written_and_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = ChangeStreamLab(spark, tmp_path / "odd [x] {y} %20 *")
+    lab.make("src", "id INT, v STRING, n BIGINT", properties=TRACKED)
+    start = lab.create(BY_ID).created
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)")
+    lab.advance()
+
+    assert [mod[1] for mod in lab.mods()] == [{"id": "3"}]
+    assert len(lab.walk(start)) == 1

@@ -43,10 +43,12 @@ _FRAME = f"{STAMP} BIGINT, {SEQUENCE} STRING, record {DATA_CHANGE_RECORD}"
 _GROUP = ("stamp", "version", "mod_type", "column_set", "first_bucket")
 _GROUPS = (
     "number INT, stamp BIGINT, version BIGINT, mod_type STRING, column_set STRING,"
-    " first_bucket INT, parts ARRAY<INT>, transaction_id STRING,"
+    " first_bucket INT, lengths ARRAY<INT>, transaction_id STRING,"
     " records BIGINT, first_record BIGINT, records_in_transaction BIGINT,"
     " partitions_in_transaction BIGINT, has_last_record BOOLEAN"
 )
+# Of each bucket from the first one on, the place in the group of the record that has its rows.
+_PARTS = "flatten(transform(lengths, (length, part) -> array_repeat(part, length)))"
 # One task reads as many rows in about a second; to spread them over tasks takes longer.
 _ROWS_OF_A_TASK = 100_000
 
@@ -118,7 +120,7 @@ class DataRecords:
             rows = rows.where(F.col("bucket").between(partition.keys.low, partition.keys.high - 1))
         rows = FoundRecords(rows, read.row_count).as_few_tasks(rows)
         groups = F.broadcast(literal_rows(self.spark, _group_rows(read.groups), _GROUPS))
-        placed = groups.select(*_GROUP, "number", "parts")
+        placed = groups.select(*_GROUP, "number", F.expr(_PARTS).alias("parts"))
         kinds = {ModType(found.group.mod_type) for found in read.groups}
         changed = changed_rows(rows, source, kinds).join(placed, [*_GROUP])
         # The records of a group follow each other in the order of buckets.
@@ -157,7 +159,7 @@ def _group_rows(groups: Sequence[RecordGroup]) -> list[tuple[object, ...]]:
             found.group.mod_type,
             found.group.column_set,
             found.group.first_bucket,
-            _parts(found.group),
+            _lengths(found.group),
             found.transaction_id,
             found.records,
             found.first_record,
@@ -169,14 +171,12 @@ def _group_rows(groups: Sequence[RecordGroup]) -> list[tuple[object, ...]]:
     ]
 
 
-def _parts(group: CapturedGroup) -> list[int] | None:
-    """The place in its group of the record that has the rows of each bucket; ``None``: one record
-    has all rows.
-    """
+def _lengths(group: CapturedGroup) -> list[int] | None:
+    """How many buckets each record of a group has; ``None``: one record has all rows."""
     if not group.cuts:
         return None
     bounds = [group.first_bucket, *group.cuts, BUCKETS]
-    return [part for part, (low, high) in enumerate(pairwise(bounds)) for _ in range(low, high)]
+    return [high - low for low, high in pairwise(bounds)]
 
 
 def _record(source: CapturedSource) -> tuple[Column, Column, Column]:
