@@ -132,7 +132,7 @@ def _open(known: ConsumerState) -> list[Partition]:
 def _done(state: ConsumerState, stream: ChangeStream, partition: Partition) -> ConsumerState:
     through = state.ledger.entries[partition].through
     assert through is not None
-    return state.done(stream, partition, through)
+    return state.done(stream, {partition: through})
 
 
 def _rounds(patience: Patience) -> int:

@@ -118,9 +118,17 @@ class ChangeStreamCatalog:
         :param lease: how long nobody else gets them, as ``PT10M`` or a ``timedelta``
         :param limit: hand out at most this many
         :raises StreamNotFound: there is no such change stream
+        :raises InvalidRequest: the limit is less than 1
         :raises InvalidRange: as for :meth:`read_change_stream`
         """
         length = interval_of(lease, "lease")
+        if limit is not None and limit < 1:
+            raise InvalidRequest(
+                f"change stream {name}",
+                f"cannot hand out {limit} partitions",
+                cause="expected a limit of 1 or more",
+                fix="pass limit=None for all that are ready",
+            )
         consumer = consumer_name(consumer)
         stream, now = self._streams.get(name), stamp_of(self._clock())
         reads: list[PartitionRead] = []

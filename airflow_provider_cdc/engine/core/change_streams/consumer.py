@@ -84,7 +84,8 @@ class ConsumerState:
         :raises StreamStale: some records that it has not read were removed
         """
         self.check_kept(stream)
-        due = dict(islice(self._ready(stream, now, lease.holder), limit))
+        most = len(self.entries) if limit is None else min(limit, len(self.entries))
+        due = dict(islice(self._ready(stream, now, lease.holder), most))
         ledger = self.ledger.scheduled(due, lease)
         reads = [self.read_of(stream, ledger, partition) for partition in due]
         return self.with_ledger(ledger), reads
