@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...core.change_streams.captures import (
@@ -23,7 +23,7 @@ from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.key_ranges import BUCKETS
 from ...core.change_streams.layout import Partition
 from ...core.change_streams.value_capture import ModType, Shown, captured_values
-from ...core.names import quote
+from ...core.names import quote, text_value
 from .capture_files import CaptureFiles, column_set
 from .captured_rows import KEYS, NEW, OLD, part
 from .literal_rows import literal_rows
@@ -42,7 +42,7 @@ STAMP, SEQUENCE = "_stamp", "_sequence"
 _FRAME = f"{STAMP} BIGINT, {SEQUENCE} STRING, record {DATA_CHANGE_RECORD}"
 _GROUP = ("stamp", "version", "mod_type", "column_set", "first_bucket")
 _GROUPS = (
-    "number INT, stamp BIGINT, version BIGINT, mod_type STRING, column_set STRING,"
+    "stamp BIGINT, version BIGINT, mod_type STRING, column_set STRING,"
     " first_bucket INT, lengths ARRAY<INT>, transaction_id STRING,"
     " records BIGINT, first_record BIGINT, records_in_transaction BIGINT,"
     " partitions_in_transaction BIGINT, has_last_record BOOLEAN"
@@ -120,16 +120,17 @@ class DataRecords:
             rows = rows.where(F.col("bucket").between(partition.keys.low, partition.keys.high - 1))
         rows = FoundRecords(rows, read.row_count).as_few_tasks(rows)
         groups = F.broadcast(literal_rows(self.spark, _group_rows(read.groups), _GROUPS))
-        placed = groups.select(*_GROUP, "number", F.expr(_PARTS).alias("parts"))
         kinds = {ModType(found.group.mod_type) for found in read.groups}
-        changed = changed_rows(rows, source, kinds).join(placed, [*_GROUP])
-        # The records of a group follow each other in the order of buckets.
-        part_of = F.get("parts", F.col("bucket") - F.col("first_bucket"))
-        mod = F.struct("bucket", "keys", "new_values", "old_values")
-        part = F.coalesce(part_of, F.lit(0)).alias("part")
-        mods = F.sort_array(F.collect_list("mod")).alias("mods")
-        found = changed.select("number", part, mod.alias("mod")).groupBy("number", "part").agg(mods)
-        return found.join(groups, "number").select(*_record(source))
+        changed = changed_rows(rows, source, kinds)
+        part = "0"
+        if any(found.group.cuts for found in read.groups):
+            # The records of a group follow each other in the order of buckets.
+            changed = changed.join(groups.selectExpr(*_GROUP, f"{_PARTS} AS parts"), [*_GROUP])
+            part = "coalesce(get(parts, bucket - first_bucket), 0)"
+        mod = "named_struct('b', bucket, 'k', keys, 'n', new_values, 'o', old_values) AS mod"
+        found = changed.selectExpr(*_GROUP, f"{part} AS part", mod)
+        found = found.groupBy(*_GROUP, "part").agg(F.expr("sort_array(collect_list(mod)) AS mods"))
+        return found.join(groups, [*_GROUP]).selectExpr(*_record(source))
 
 
 def changed_rows(rows: DataFrame, source: CapturedSource, mods: Collection[ModType]) -> DataFrame:
@@ -140,9 +141,7 @@ def changed_rows(rows: DataFrame, source: CapturedSource, mods: Collection[ModTy
     """
     found = rows.where(F.col("source_id") == source.source_id)
     found = found.withColumn("column_set", column_set(source))
-    return found.select(
-        *_GROUP, "bucket", *(each.alias(name) for name, each in _mod(source, mods).items())
-    )
+    return found.selectExpr(*_GROUP, "bucket", *_mod(source, mods))
 
 
 def _bounds(groups: Sequence[RecordGroup]) -> tuple[int, int]:
@@ -153,7 +152,6 @@ def _bounds(groups: Sequence[RecordGroup]) -> tuple[int, int]:
 def _group_rows(groups: Sequence[RecordGroup]) -> list[tuple[object, ...]]:
     return [
         (
-            number,
             found.group.stamp,
             found.group.version,
             found.group.mod_type,
@@ -167,7 +165,7 @@ def _group_rows(groups: Sequence[RecordGroup]) -> list[tuple[object, ...]]:
             found.partitions_in_transaction,
             found.has_last_record,
         )
-        for number, found in enumerate(groups)
+        for found in groups
     ]
 
 
@@ -179,29 +177,29 @@ def _lengths(group: CapturedGroup) -> list[int] | None:
     return [high - low for low, high in pairwise(bounds)]
 
 
-def _record(source: CapturedSource) -> tuple[Column, Column, Column]:
-    number = F.col("first_record") + F.col("part")
-    sequence = F.format_string(f"%0{SEQUENCE_DIGITS}d", number)
-    is_last = F.col("has_last_record") & (F.col("part") == F.col("records") - 1)
-    mods = F.transform("mods", lambda each: F.struct(each.keys, each.new_values, each.old_values))
-    record = F.struct(
-        F.timestamp_micros("stamp").alias("commit_timestamp"),
-        sequence.alias("record_sequence"),
-        F.col("transaction_id").alias("server_transaction_id"),
-        is_last.alias("is_last_record_in_transaction_in_partition"),
-        F.lit(source.table_name).alias("table_name"),
-        F.lit(source.value_capture_type.value).alias("value_capture_type"),
-        _types(source).alias("column_types"),
-        mods.alias("mods"),
-        "mod_type",
-        F.col("records_in_transaction").alias("number_of_records_in_transaction"),
-        F.col("partitions_in_transaction").alias("number_of_partitions_in_transaction"),
-    ).cast(DATA_CHANGE_RECORD)
-    return F.col("stamp").alias(STAMP), sequence.alias(SEQUENCE), record.alias("record")
+def _record(source: CapturedSource) -> list[str]:
+    """The columns of a frame of records, in SQL."""
+    sequence = f"format_string('%0{SEQUENCE_DIGITS}d', first_record + part)"
+    fields = {
+        "commit_timestamp": "timestamp_micros(stamp)",
+        "record_sequence": sequence,
+        "server_transaction_id": "transaction_id",
+        "is_last_record_in_transaction_in_partition": "has_last_record AND part = records - 1",
+        "table_name": text_value(source.table_name),
+        "value_capture_type": text_value(source.value_capture_type.value),
+        "column_types": _types(source),
+        "mods": "transform(mods, each -> named_struct('k', each.k, 'n', each.n, 'o', each.o))",
+        "mod_type": "mod_type",
+        "number_of_records_in_transaction": "records_in_transaction",
+        "number_of_partitions_in_transaction": "partitions_in_transaction",
+    }
+    named = ", ".join(f"'{name}', {value}" for name, value in fields.items())
+    record = f"CAST(named_struct({named}) AS {DATA_CHANGE_RECORD})"
+    return [f"stamp AS {STAMP}", f"{sequence} AS {SEQUENCE}", f"{record} AS record"]
 
 
-def _types(source: CapturedSource) -> Column:
-    """The columns of the key, and those that the record has beside it."""
+def _types(source: CapturedSource) -> str:
+    """The columns of the key, and those that the record has beside it, in SQL."""
     described = [
         {
             "name": column.name,
@@ -211,26 +209,19 @@ def _types(source: CapturedSource) -> Column:
         }
         for column in source.columns
     ]
-    every = F.from_json(F.lit(json.dumps(described)), _TYPES)
-    named = F.split("column_set", ",")
-    return F.filter(
-        every,
-        lambda each: (
-            (F.col("column_set") == "*")
-            | each.is_primary_key
-            | F.array_contains(named, each.ordinal_position.cast("string"))
-        ),
-    )
+    every = f"from_json({text_value(json.dumps(described))}, '{_TYPES}')"
+    is_named = "array_contains(split(column_set, ','), CAST(each.ordinal_position AS STRING))"
+    return f"filter({every}, each -> column_set = '*' OR each.is_primary_key OR {is_named})"
 
 
-def _mod(source: CapturedSource, mods: Collection[ModType]) -> dict[str, Column]:
-    """The changed row of a stored row, as JSON."""
+def _mod(source: CapturedSource, mods: Collection[ModType]) -> list[str]:
+    """The changed row of a stored row as JSON, in SQL."""
     keys = [(key, f"{quote(source.source_id)}.{KEYS}.{part(key)}") for key in source.keys]
-    return {
-        "keys": F.expr(object_json(keys, source.int64_as)),
-        "new_values": F.expr(_values(source, NEW, mods)),
-        "old_values": F.expr(_values(source, OLD, mods)),
-    }
+    return [
+        f"{object_json(keys, source.int64_as)} AS keys",
+        f"{_values(source, NEW, mods)} AS new_values",
+        f"{_values(source, OLD, mods)} AS old_values",
+    ]
 
 
 def _values(source: CapturedSource, side: str, mods: Collection[ModType]) -> str:
