@@ -12,30 +12,19 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from ...core.change_streams.captures import Capture, CapturedFile, covering
 from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.stamps import MICROSECONDS_A_DAY
 from ...core.errors import StreamUnreadable
-from ...core.model.json_text import from_json, to_json
 from ..files.best_effort import log_failures
 from ..files.stores import Files, join
 from .change_streams import ChangeStreams
+from .stored_values import NotReadable, read_back, stored
 
 _DIGITS = 20
 _NAME = re.compile(rf"(\d{{{_DIGITS}}})-(\d{{{_DIGITS}}})\.json")
-_FORMAT = 1
 _CAPTURES, _ROWS = "captures", "rows"
 _Span = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A capture as it is stored."""
-
-    format: int
-    capture: msgspec.Raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +68,8 @@ class Captures:
 
     def publish(self, stream: ChangeStream, capture: Capture) -> bool:
         """Publish a capture. Returns whether this call did; otherwise another one was first."""
-        content = to_json(_Stored(_FORMAT, msgspec.Raw(to_json(capture).encode()))).encode()
-        return self.files.claim(self._file(stream, (capture.begin, capture.through)), content)
+        uri = self._file(stream, (capture.begin, capture.through))
+        return self.files.claim(uri, stored(capture))
 
     def remove_rows(self, stream: ChangeStream, folder: str) -> None:
         """Remove the rows of a capture that was not published."""
@@ -114,11 +103,8 @@ class Captures:
     def _read(self, stream: ChangeStream, span: _Span) -> Capture:
         uri = self._file(stream, span)
         try:
-            stored = from_json(self.files.read(uri), _Stored)
-            if stored.format == _FORMAT:
-                return from_json(bytes(stored.capture), Capture)
-            cause = f"it has the format {stored.format}, and {_FORMAT} is known"
-        except msgspec.MsgspecError as error:
+            return read_back(self.files.read(uri), Capture)
+        except NotReadable as error:
             cause = str(error)
         raise StreamUnreadable(
             stream.subject,

@@ -6,34 +6,19 @@ that has read entry 4 writes entry 5 or nothing. Old entries are removed, oldest
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import msgspec
-
 from ...core.errors import InvalidRequest, StreamConflict, StreamUnreadable
-from ...core.model.json_text import from_json, to_json
 from ..files.stores import Files, join
+from .stored_values import NotReadable, read_back, stored
 
 State = TypeVar("State")
 
 _DIGITS = 20
 _KEPT = 100
 _TRIES = 20
-
-
-_FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """An entry as it is stored. The ``nonce`` distinguishes entries with equal states."""
-
-    format: int
-    nonce: str
-    state: msgspec.Raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +96,20 @@ class StateLog(Generic[State]):
         raise last
 
     def _encoded(self, state: State) -> bytes:
-        text = to_json(_Stored(_FORMAT, uuid.uuid4().hex, msgspec.Raw(to_json(state).encode())))
-        if self._decoded(text.encode()) != state:
+        content = stored(state)
+        if self._decoded(content) != state:
             raise InvalidRequest(
                 self._subject,
                 "cannot be stored, nothing was written",
                 cause="its state would be read back differently",
                 fix="report this with the arguments of the call",
             )
-        return text.encode()
+        return content
 
     def _decoded(self, content: bytes) -> State:
         try:
-            stored = from_json(content, _Stored)
-            if stored.format == _FORMAT:
-                return from_json(bytes(stored.state), self._kind)
-            cause = f"it has the format {stored.format}, and {_FORMAT} is known"
-        except msgspec.MsgspecError as error:
+            return read_back(content, self._kind)
+        except NotReadable as error:
             cause = str(error)
         raise StreamUnreadable(
             self._subject,

@@ -87,7 +87,7 @@ def test_old_entries_are_removed_and_late_writers_refused(
 def test_damaged_entry_is_reported_with_its_folder(log: StateLog[Counter], tmp_path: Path) -> None:
     log.append(None, Counter(1))
     (path,) = (tmp_path / "log").iterdir()
-    for text, cause in (("{", "truncated"), ('{"format":2,"nonce":"","state":1}', "format 2")):
+    for text, cause in (("{", "truncated"), ('{"format":2,"nonce":"","value":1}', "format 2")):
         path.write_text(text)
         with pytest.raises(StreamUnreadable, match=f"counter c: cannot be read.*{cause}"):
             log.newest()
