@@ -106,8 +106,9 @@ class ChangeStreamCatalog:
         """Hand out the partitions of a change stream that a consumer may read now.
 
         The first call of a consumer begins its ledger. Spanner: a child partition is read after all
-        its parents. Each read has a fixed range. If a reader crashes, the same range is handed out
-        again when its lease has ended, or after :meth:`settle_partitions`.
+        its parents. A partition without records moves on without a reader. Each read has a fixed
+        range. If a reader crashes, the same range is handed out again when its lease has ended, or
+        after :meth:`settle_partitions`.
 
         :param consumer: a stable name
         :param start_timestamp: where a new consumer begins; by default with the oldest records that
