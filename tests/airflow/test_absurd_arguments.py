@@ -312,6 +312,7 @@ READS = {
     "work": None,
     "tables": {"t": {"keys": ["id"]}},
     "partitions": 2,
+    "target_rows": 1000,
     "advance": True,
     "consumer": "c",
     "max_parallel": 4,
