@@ -325,13 +325,14 @@ def read_partitions(server: AirflowServer, catalog: ChangeStreamCatalog) -> None
             )
         tokens = server.xcom(AIRPORT_DAG_ID, run_id, "partitions")
         (status,) = catalog.describe_change_streams()
-        say(
-            f"{MOVEMENTS}: {counted(len(tokens), 'mapped task')} read a partition each; now"
-            f" {counted(status.partitions, 'partition')}, captured up to"
-            f" {status.captured_through:%H:%M:%S} UTC"
-        )
+        until = f"{status.captured_through:%H:%M:%S} UTC"
         if not tokens:
+            say(f"{MOVEMENTS}: every change up to {until} is read")
             return
+        say(
+            f"{MOVEMENTS}: mapped tasks read {counted(len(tokens), 'partition')}; the next run has"
+            f" {counted(status.partitions, 'partition')} to read, after {until}"
+        )
 
 
 def make_anew(state: Path) -> None:
