@@ -113,6 +113,20 @@ def test_table_without_keys_has_row_ids_as_keys(lab: ChangeStreamLab) -> None:
     assert list(keys) == ["METADATA$ROW_ID"]
 
 
+def test_columns_named_like_those_of_a_feed_are_captured(lab: ChangeStreamLab) -> None:
+    lab.make(
+        "odd",
+        "_feed_change_type INT, __feed_commit_version STRING",
+        properties="'delta.enableRowTracking' = 'true'",
+    )
+    lab.create({"odd": Watch(keys=["_feed_change_type"])})
+    lab.sql("INSERT INTO {odd} VALUES (1, 'a')", "DELETE FROM {odd}")
+    lab.advance()
+
+    key, row = {"_feed_change_type": "1"}, {"__feed_commit_version": "a"}
+    assert lab.mods() == [("INSERT", key, row, {}), ("DELETE", key, {}, row)]
+
+
 def test_excluded_kinds_of_changes_give_no_records(lab: ChangeStreamLab) -> None:
     lab.create(BY_ID, exclude_insert=True, exclude_delete=True)
     lab.sql(
