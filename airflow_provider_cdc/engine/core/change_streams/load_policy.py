@@ -36,8 +36,9 @@ def loads_of(layout: Layout, captures: Iterable[Capture]) -> dict[Partition, int
     for capture in captures:
         for group in capture.groups:
             partition = open_ones.get(group.first_bucket)
-            is_of = partition is not None and group.stamp >= partition.start
-            if partition is not None and is_of and group.mod_type != QUARANTINED:
+            if partition is None or group.mod_type == QUARANTINED:
+                continue
+            if group.stamp >= partition.start:
                 found[partition] += group.rows
     return found
 

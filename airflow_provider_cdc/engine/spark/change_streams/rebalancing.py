@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import functions as F
-
 from ...core.change_streams.captures import Capture
 from ...core.change_streams.definition import ChangeStream
-from ...core.change_streams.layout import Partition
 from ...core.change_streams.load_policy import loads_of, middle_of, rebalanced
 from ...storage.state.change_streams import ChangeStreams
 from .capture_files import CaptureFiles
@@ -34,9 +31,8 @@ class Rebalancing:
             return stream
         captures = self.files.captures.between(stream, begin, stream.captured)
         found = rebalanced(layout, loads_of(layout, captures), target, begin)
-        middles = {
-            each: middle_of(each, self._rows(stream, captures, each)) for each in found.splits
-        }
+        rows = self._rows(stream, captures) if found.splits else {}
+        middles = {each: middle_of(each, rows) for each in found.splits}
 
         def changed(known: ChangeStream) -> ChangeStream:
             if known.steps != stream.steps:
@@ -51,11 +47,7 @@ class Rebalancing:
 
         return self.streams.update(stream.name, changed)
 
-    def _rows(
-        self, stream: ChangeStream, captures: Sequence[Capture], partition: Partition
-    ) -> Mapping[int, int]:
-        """How many rows each bucket of a partition has."""
-        keys = partition.keys
-        rows = self.files.all_rows(stream, captures)
-        counted = rows.where(F.col("bucket").between(keys.low, keys.high - 1))
-        return {row.bucket: row["count"] for row in counted.groupBy("bucket").count().collect()}
+    def _rows(self, stream: ChangeStream, captures: Sequence[Capture]) -> Mapping[int, int]:
+        """How many rows each bucket has."""
+        counted = self.files.all_rows(stream, captures).groupBy("bucket").count()
+        return {row.bucket: row["count"] for row in counted.collect()}
