@@ -165,7 +165,7 @@ def record_groups(capture: Capture) -> Iterator[RecordGroup]:
         groups = list(transaction)
         counts = [len(group.cuts) + 1 for group in groups]
         last = {group.first_bucket: place for place, group in enumerate(groups)}
-        first = 0
+        first, total = 0, sum(counts)
         for place, (group, count) in enumerate(zip(groups, counts, strict=True)):
             yield RecordGroup(
                 capture.sources[group.source],
@@ -173,7 +173,7 @@ def record_groups(capture: Capture) -> Iterator[RecordGroup]:
                 transactions[group.source, group.version],
                 count,
                 first,
-                sum(counts),
+                total,
                 len(last),
                 last[group.first_bucket] == place,
             )

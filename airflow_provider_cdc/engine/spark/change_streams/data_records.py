@@ -96,11 +96,12 @@ class DataRecords:
         """
         reads: dict[str, _SourceRead] = {}
         for capture in self.files.captures.between(stream, begin, through):
+            names = [source.source_id for source in capture.sources]
             for found in record_groups(capture):
-                group, source = found.group, found.source
+                group = found.group
                 is_read = partition is None or group.first_bucket == partition.keys.low
                 if is_read and begin <= group.stamp <= through:
-                    read = reads.setdefault(source.source_id, _SourceRead(source))
+                    read = reads.setdefault(names[group.source], _SourceRead(found.source))
                     read.captures[capture.begin] = capture
                     read.groups.append(found)
         frames = [self._of_source(stream, read, partition) for read in reads.values()]
