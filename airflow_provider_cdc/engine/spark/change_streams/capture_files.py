@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -50,14 +51,7 @@ class CaptureFiles:
         :param span: the first and the last stamp of the capture
         :param now: the stamp of this moment
         """
-        folder = self.captures.new_folder(now)
-        is_published = False
-        try:
-            capture = self._written(stream, parts, span, folder)
-            is_published = self.captures.publish(stream, capture)
-        finally:
-            if not is_published:
-                self.captures.remove_rows(stream, folder)
+        self._publish(stream, now, lambda folder: self._written(stream, parts, span, folder))
 
     def compact(self, stream: ChangeStream, captures: Sequence[Capture], now: int) -> None:
         """Publish several captures as one. The others stay until the next removal, for readers that
@@ -65,21 +59,18 @@ class CaptureFiles:
 
         :param now: the stamp of this moment
         """
-        folder = self.captures.new_folder(now)
         sources = {source.source_id: source for each in captures for source in each.sources}
         columns = {name: struct_type(source) for name, source in sources.items()}
         size = sum(file.size_bytes for each in captures for file in each.files)
         rows = self._read(self._paths(stream, captures), columns)
         rows = rows.repartitionByRange(size // _BYTES_OF_A_FILE + 1, "bucket")
-        is_published = False
-        try:
-            rows = rows.sortWithinPartitions("bucket", "stamp")
+        rows = rows.sortWithinPartitions("bucket", "stamp")
+
+        def write(folder: str) -> Capture:
             rows.write.parquet(self.captures.rows_in(stream, folder))
-            files = self.captures.written(stream, folder)
-            is_published = self.captures.publish(stream, compacted(captures, folder, files))
-        finally:
-            if not is_published:
-                self.captures.remove_rows(stream, folder)
+            return compacted(captures, folder, self.captures.written(stream, folder))
+
+        self._publish(stream, now, write)
 
     def rows(
         self, stream: ChangeStream, captures: Iterable[Capture], source: CapturedSource
@@ -90,6 +81,16 @@ class CaptureFiles:
     def all_rows(self, stream: ChangeStream, captures: Iterable[Capture]) -> DataFrame:
         """The rows of all sources in several captures, without their keys and values."""
         return self._read(self._paths(stream, captures), {})
+
+    def _publish(self, stream: ChangeStream, now: int, write: Callable[[str], Capture]) -> None:
+        """Publish what ``write`` wrote into a new folder; if that fails, nothing is left of it."""
+        folder = self.captures.new_folder(now)
+        is_published = False
+        try:
+            is_published = self.captures.publish(stream, write(folder))
+        finally:
+            if not is_published:
+                self.captures.remove_rows(stream, folder)
 
     def _paths(self, stream: ChangeStream, captures: Iterable[Capture]) -> list[str]:
         return [
@@ -187,7 +188,4 @@ def _together(
             if source_id != table.source.source_id
         ]
         frames.append(rows.select("*", *others).select(*STORED_COLUMNS, *sources))
-    found = frames[0]
-    for frame in frames[1:]:
-        found = found.unionAll(frame)
-    return found
+    return reduce(DataFrame.unionAll, frames)
