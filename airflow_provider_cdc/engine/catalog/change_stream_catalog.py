@@ -206,7 +206,6 @@ class ChangeStreamCatalog:
     def _without_empty_reads(
         self, stream: ChangeStream, known: ConsumerState, now: int, holder: str
     ) -> ConsumerState:
-        known.check_kept(stream)
         return known.without_empty_reads(stream, self._unread(stream, known), now, holder)
 
 

@@ -109,8 +109,7 @@ class ConsumerState:
             empty = {
                 partition: through
                 for partition, through in state._ready(stream, now, holder)
-                if entries[partition].through is None
-                and not records.has_any(partition, entries[partition].watermark + 1, through)
+                if not _has_work(partition, entries[partition], through, records)
             }
             if not empty:
                 return state
@@ -184,7 +183,7 @@ class ConsumerState:
         watermark = self.ledger.watermark
         waiting = sum(
             (due := self._due(stream, partition, entry)) is not None
-            and (entry.through is not None or records.has_any(partition, entry.watermark + 1, due))
+            and _has_work(partition, entry, due, records)
             for partition, entry in entries.items()
         )
         return ConsumerProgress(
@@ -214,3 +213,13 @@ class ConsumerState:
         found = planned(stream, request, partition)
         is_due = found.through > entry.watermark or found.is_finished
         return found.through if is_due else None
+
+
+def _has_work(
+    partition: Partition, entry: PartitionEntry, through: int, records: RecordTimes
+) -> bool:
+    """Whether a reader is needed for a partition up to a stamp: it has records, or a read of it was
+    handed out, which keeps its range.
+    """
+    is_handed_out = entry.through is not None
+    return is_handed_out or records.has_any(partition, entry.watermark + 1, through)

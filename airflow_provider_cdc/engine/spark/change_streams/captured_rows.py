@@ -181,6 +181,14 @@ class CapturedTable:
             found.append(self._column(ROW_ID, StringType(), 0, is_key=True))
         return found
 
+    @property
+    def _keys(self) -> Sequence[WatchedColumn]:
+        return [column for column in self._columns if column.stored.is_key]
+
+    @property
+    def _values(self) -> Sequence[WatchedColumn]:
+        return [column for column in self._columns if not column.stored.is_key]
+
     def _column(self, name: str, kind: DataType, ordinal: int, is_key: bool) -> WatchedColumn:
         described = json.dumps(type_json(kind, self.settings.int64_as), separators=(",", ":"))
         # The text of a decimal key has no zeros that only the scale of its column asks for.
@@ -193,21 +201,19 @@ class CapturedTable:
         names = feed_columns(self.layout)
         change = F.col(quote(names.change_type))
         is_old = change.isin(ChangeType.DELETE.value, ChangeType.PREIMAGE.value)
-        keys = [column for column in self._columns if column.stored.is_key]
-        values = [column for column in self._columns if not column.stored.is_key]
-        stored = [column.key for column in keys]
         nothing = F.lit(None).cast("int").alias("_")
         rows = feed.select(
             F.struct(
                 nothing,
-                *(one.alias(part(key.stored)) for key, one in zip(keys, stored, strict=True)),
+                *(column.key.alias(part(column.stored)) for column in self._keys),
             ).alias(KEYS),
             self._hash.alias("hash"),
             F.col(quote(names.commit_version)).alias("version"),
             is_old.alias("is_old"),
             # A row without any other column is not NULL either.
             F.struct(
-                F.lit(0).alias("_"), *(value.given.alias(part(value.stored)) for value in values)
+                F.lit(0).alias("_"),
+                *(column.given.alias(part(column.stored)) for column in self._values),
             ).alias("row"),
         )
         return rows.withColumn("bucket", _bucket(F.col("hash")))
@@ -219,13 +225,11 @@ class CapturedTable:
 
     @property
     def _hash(self) -> Column:
-        keys = [column for column in self._columns if column.stored.is_key]
-        return F.xxhash64(F.lit(self.table.name), *(_hashed(key.key, key) for key in keys))
+        return F.xxhash64(F.lit(self.table.name), *(_hashed(key.key, key) for key in self._keys))
 
     def _stored(self, paired: DataFrame) -> DataFrame:
         """The rows to store from the old and the new row of each changed key."""
-        values = [column for column in self._columns if not column.stored.is_key]
-        differs = {column.stored.ordinal: _differs(column) for column in values}
+        differs = {column.stored.ordinal: _differs(column) for column in self._values}
         has_old, has_new = F.col(OLD).isNotNull(), F.col(NEW).isNotNull()
         is_update = has_old & has_new
         mod = (
@@ -249,9 +253,7 @@ class CapturedTable:
         kept = kept.withColumn("stamp", F.get(_constant(stamps, "ARRAY<BIGINT>"), place))
         modified = (F.when(each, F.lit(str(ordinal))) for ordinal, each in differs.items())
         is_update_kind = F.col("mod_type") == ModType.UPDATE.value
-        source = F.struct(
-            KEYS, self._values(OLD, values).alias(OLD), self._values(NEW, values).alias(NEW)
-        )
+        source = F.struct(KEYS, self._side(OLD).alias(OLD), self._side(NEW).alias(NEW))
         # The order of hashes is that of buckets, and Spark sorts fastest by a single number.
         return kept.sortWithinPartitions("hash").select(
             "bucket",
@@ -264,7 +266,7 @@ class CapturedTable:
             source.cast(struct_type(self.source)).alias(self.source.source_id),
         )
 
-    def _values(self, side: str, values: Sequence[WatchedColumn]) -> Column:
+    def _side(self, side: str) -> Column:
         """The old or the new row; NULL if no record shows any of it."""
         row = F.col(side)
         shown = []
@@ -272,14 +274,13 @@ class CapturedTable:
             captured = captured_values(self.settings.value_capture_type, mod)
             if (captured.new if side == NEW else captured.old) is not Shown.NONE:
                 shown.append(mod.value)
-        given = [
-            stored_value(row.getField(part(column.stored)), column.kind, self.settings.int64_as)
-            for column in values
-        ]
-        stored = F.struct(
-            F.lit(None).cast("int").alias("_"),
-            *(one.alias(part(column.stored)) for column, one in zip(values, given, strict=True)),
+        as_json = self.settings.int64_as
+        names = {part(column.stored): column.kind for column in self._values}
+        given = (
+            stored_value(row.getField(name), kind, as_json).alias(name)
+            for name, kind in names.items()
         )
+        stored = F.struct(F.lit(None).cast("int").alias("_"), *given)
         return F.when(F.col("mod_type").isin([*shown, QUARANTINED]), stored)
 
     def _first_bucket(self, begin: int, end: int) -> Column:

@@ -1,7 +1,7 @@
 """Captures the changes that the clock of a change stream has sealed, each exactly once.
 
 The state names the stamp through which a capture writes before it writes. So the next capture
-repeats a killed one with the same commits, and Delta skips what that one had written.
+repeats a killed one with the same commits, and skips it if that one was published.
 """
 
 from __future__ import annotations
