@@ -161,13 +161,30 @@ def consume(folder, *, through):
     registry.transact(snapshot, changes, actor="tests")
 
 
-def test_data_that_comes_back_by_a_rewind_wakes_again(folder):
+def test_data_that_comes_back_by_a_rewind_wakes_again(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
+    listed = []
+    list_streams = StreamCatalog.list_streams_if_begun
+
+    def listing(catalog):
+        found = list_streams(catalog)
+        listed.append(len(found))
+        return found
+
+    async def polled_since():
+        """Wait for a poll that began after this call, and is settled."""
+        async with asyncio.timeout(20):
+            seen = len(listed)
+            while len(listed) < seen + 3:
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(StreamCatalog, "list_streams_if_begun", listing)
 
     async def scenario():
         async with triggerer(Store(), "s", "witness") as running:
             await running.wait(1)
             consume(folder, through=1)
+            await polled_since()
             add_file(folder / "witness", 1, NOW)
             await running.wait(2)
             consume(folder, through=0)
