@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
                 f"{package}.operators.stream",
                 f"{package}.operators.change_tracking",
                 f"{package}.operators.archives",
+                f"{package}.operators.history",
                 f"{package}.operators.verification",
                 f"{package}.operators.change_streams",
                 f"{package}.operators.partitions",

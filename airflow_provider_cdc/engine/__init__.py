@@ -45,6 +45,7 @@ from .core.errors import (
     UnsupportedEnvironment,
     UnsupportedView,
 )
+from .core.history.options import Absent, Deleted, OnNull, OnTie
 from .core.model.outcomes import Outcome, StatementOutcome
 from .core.model.sources import FileFormat, Folder, Offset
 from .core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
@@ -83,6 +84,7 @@ _LOADED_LATE = {
 
 __all__ = [
     "ALL",
+    "Absent",
     "AppendSemantics",
     "ArchiveOutcome",
     "CdcError",
@@ -95,6 +97,7 @@ __all__ = [
     "Columns",
     "ConsumerProgress",
     "ConsumptionOpen",
+    "Deleted",
     "DifferenceKind",
     "Engine",
     "FeedSchema",
@@ -116,6 +119,8 @@ __all__ = [
     "OffsetOf",
     "OnBadRows",
     "OnDuplicateKey",
+    "OnNull",
+    "OnTie",
     "OutOfRange",
     "Outcome",
     "OutcomeUnknown",

@@ -14,6 +14,7 @@ from airflow_provider_cdc.engine.core.verification.verification import KeyDiffer
 from .model import (
     AlterUpsertTable,
     Answer,
+    ApplyChanges,
     ApplyUpserts,
     DropUpsertTable,
     ExportChanges,
@@ -57,6 +58,8 @@ def _lines_of_task(request: Request, answer: Answer) -> tuple[str, ...]:
     match request.task:
         case ApplyUpserts() as task if answer.outcome is None:
             return (f"upsert table {task.table}: no change waits",)
+        case ApplyChanges() as task if answer.outcome is None:
+            return (f"history target {task.request.target}: nothing waits",)
         case StreamHasData() as task:
             return (f"stream {task.stream}: has {'' if answer.has_data else 'no '}data",)
         case ExportChanges() as task:

@@ -14,6 +14,7 @@ from ..engine.core.change_feed.tracked_since import ChangeTracking
 from ..engine.core.change_streams.consumer import PartitionRead
 from ..engine.core.change_streams.definition import ChangeStream
 from ..engine.core.errors import InvalidRequest
+from ..engine.core.history.request import HistoryRequest
 from ..engine.core.model.outcomes import Outcome
 from ..engine.core.model.stream import ColumnStyle, Stream
 from ..engine.core.model.stream_spec import StreamSpec
@@ -192,6 +193,13 @@ class VerifyTarget(JobTask, frozen=True):
     full: bool = False
 
 
+class ApplyChanges(JobTask, frozen=True):
+    """Keep a copy or a history of a source; see ``Engine.apply_changes``."""
+
+    request: HistoryRequest
+    consumer: str
+
+
 class CreateUpsertTable(JobTask, frozen=True):
     """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
 
@@ -279,6 +287,7 @@ Task = (
     | EnableChangeTracking
     | ArchiveChanges
     | VerifyTarget
+    | ApplyChanges
     | ChangeStreamTask
     | UpsertTask
 )

@@ -22,9 +22,11 @@ from .change_stream_tasks import ChangeStreamTask
 from .change_streams import change_stream_answer
 from .export import export
 from .functions import check_consume, consume_by_function
+from .history import history_answer
 from .model import (
     AbortConsumption,
     Answer,
+    ApplyChanges,
     ArchiveChanges,
     ConsumeStream,
     CreateStream,
@@ -142,8 +144,13 @@ def _answer(
 
 
 def _answer_about_tables(
-    request_id: str, task: ChangeStreamTask | UpsertTask, engine: Engine, spark: SparkSession
+    request_id: str,
+    task: ApplyChanges | ChangeStreamTask | UpsertTask,
+    engine: Engine,
+    spark: SparkSession,
 ) -> Answer:
+    if isinstance(task, ApplyChanges):
+        return history_answer(request_id, task, engine)
     if isinstance(task, ChangeStreamTask):
         return change_stream_answer(request_id, task, engine)
     return upsert_answer(request_id, task, engine, spark)

@@ -60,6 +60,7 @@ from airflow_provider_cdc.operators.change_streams import (
 )
 from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
+from airflow_provider_cdc.operators.history import ApplyChanges
 from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
 from airflow_provider_cdc.operators.monitor import CheckStreams
@@ -114,6 +115,7 @@ def operators():
         RewindStream(task_id="rewind", stream="s", to=Version(1)),
         EnableChangeTracking(task_id="track", table="t"),
         ArchiveChanges(task_id="archive", table="t", archive="u"),
+        ApplyChanges(task_id="apply_changes", target="t", keys="id", stream="s"),
         VerifyTarget(task_id="verify", stream="s", target="t", key="id"),
         CreateChangeStream(task_id="create_cs", change_stream="cs", tables={"t": {"keys": ["id"]}}),
         AlterChangeStream(task_id="alter_cs", change_stream="cs", comment=None),
@@ -143,6 +145,7 @@ def test_operator_template_fields_are_attributes(operator):
     subjects = {
         EnableChangeTracking: {"table"},
         ArchiveChanges: {"table", "archive"},
+        ApplyChanges: {"target", "keys", "stream", "query", "snapshot", "consumer"},
         VerifyTarget: {"stream", "target", "key"},
         CreateChangeStream: {"change_stream", "tables"},
         AlterChangeStream: {"change_stream", "tables", "retention_period", "comment"},
@@ -204,6 +207,7 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "drop_table",
         "write",
         "apply",
+        "apply_changes",
         "redrive",
         "export_table",
     }
@@ -872,6 +876,52 @@ class Submitted:
     def submit(self, task, *, context=None):
         self.tasks.append(task)
         return self.answer
+
+
+class WithData(Submitted):
+    """A hook whose stream ``s`` has data, or has none."""
+
+    def __init__(self, answer, *, has_data):
+        super().__init__(answer)
+        probe = SimpleNamespace(may_have_data=has_data)
+        found = SimpleNamespace(get_stream=lambda _: new_stream("s"), probe_of=lambda _: probe)
+        self.catalog = lambda: found
+
+
+def test_applying_changes_submits_the_options_and_returns_the_outcome():
+    operator = ApplyChanges(
+        task_id="t",
+        target="{{ v }}",
+        keys=["id"],
+        snapshot="lake.full",
+        snapshot_at="{{ at }}",
+        scd_type=2,
+        tombstone_horizon="P9D",
+        consumer="c",
+    )
+    statement = StatementOutcome(0, "t", StatementResult.APPLIED, 1, {"rowsWritten": 2})
+    outcome = Outcome("id", "c", (), (statement,), 1.0)
+    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(outcome=outcome))
+    operator.render_template_fields({"v": "copy", "at": NOON.isoformat()})
+
+    found = operator.execute({"outlet_events": {}})
+
+    assert found["statements"][0]["metrics"] == {"rowsWritten": 2}
+    (task,) = hook.tasks
+    request = task.request
+    assert (request.target, request.snapshot, request.snapshot_at) == ("copy", "lake.full", NOON)
+    assert (request.options.keys, request.options.scd_type) == (("id",), 2)
+    assert request.options.tombstone_horizon == timedelta(days=9)
+    assert from_json(to_json(task.request), type(request)) == request
+    assert type(request).parsed(**request.arguments) == request
+
+
+def test_applying_changes_without_data_starts_no_job():
+    operator = ApplyChanges(task_id="t", target="copy", keys="id", stream="s", consumer="c")
+    operator.__dict__["hook"] = hook = WithData(SimpleNamespace(outcome=None), has_data=False)
+
+    assert operator.execute({}) is None
+    assert hook.tasks == []
 
 
 def test_write_keeps_one_id_in_every_attempt_that_no_other_write_has():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..core.consumption.batches import BatchLimit
 from ..core.errors import CdcError, InvalidRange, StreamMoved, StreamStale
 from ..core.model.access import Right, check_access
-from ..core.model.consumption import Consumption, StreamRange
+from ..core.model.consumption import Consumption, PlannedStatement, StreamRange
 from ..core.model.lifecycle import Transition
 from ..core.model.outcomes import Outcome, StatementOutcome
 from ..core.model.stream import Stream
@@ -24,12 +24,12 @@ from .statement_errors import refused
 
 @dataclass(frozen=True, slots=True)
 class ReadBasis:
-    """What a statement was made from: the ``views`` of its only stream, and the version of its
-    target.
+    """What statements were made from: the ``views`` of their only stream, and the version of the
+    target of each.
     """
 
     views: OpenChangeSets
-    target_version: int
+    target_versions: tuple[int, ...]
 
 
 class Consumer:
@@ -63,10 +63,10 @@ class Consumer:
     def consume(self, texts: Sequence[str], *, basis: ReadBasis | None = None) -> Outcome:
         """Apply the statements and move the offsets; see ``Engine.consume``.
 
-        :param basis: what the only statement was made from, with the views of :meth:`opened`. Only
+        :param basis: what the statements were made from, with the views of :meth:`opened`. Only
             the rows of these views are consumed, and no later ones
-        :raises StreamMoved: the stream changed or the target was written since ``basis``; nothing
-            was begun
+        :raises StreamMoved: the stream changed or a target was written since ``basis``; nothing was
+            begun
         """
         for _ in range(BEGIN_TRIES):
             snapshot = self._parts.registry.snapshot()
@@ -104,10 +104,8 @@ class Consumer:
             if self._confirm is not None:
                 self._confirm()
             planned = self._parts.planner.plan(statements, views.names, consumer)
-            if basis is not None and planned[0].before_version != basis.target_version:
-                raise _moved(
-                    planned[0].target, f"version {basis.target_version}", "written by somebody else"
-                )
+            if basis is not None:
+                _check_unwritten(planned, basis.target_versions)
             consumption = self._parts.consumptions.begin(
                 snapshot, streams, [range_of(span) for span in views.spans], planned, consumer
             )
@@ -175,6 +173,12 @@ def _check_unmoved(stream: Stream, earlier: Stream) -> None:
     if (stream.stream_id, stream.sequence) != (earlier.stream_id, earlier.sequence):
         state = f"state {earlier.sequence}"
         raise _moved(f"stream {stream.name}", state, "consumed or changed by somebody else")
+
+
+def _check_unwritten(planned: Sequence[PlannedStatement], versions: Sequence[int]) -> None:
+    for statement, version in zip(planned, versions, strict=True):
+        if statement.before_version != version:
+            raise _moved(statement.target, f"version {version}", "written by somebody else")
 
 
 def _moved(subject: str, before: str, what: str) -> StreamMoved:

@@ -24,6 +24,7 @@ from .archiving.archives import Archives
 from .change_streams.change_stream_verbs import ChangeStreamVerbs
 from .change_streams.partition_verbs import PartitionVerbs
 from .consumption.stream_consumption import StreamConsumption
+from .history.history_verbs import HistoryVerbs
 from .parts import Parts
 from .reading.stream_reading import StreamReading
 from .session.session_checks import check_session
@@ -88,6 +89,10 @@ def _change_stream_catalog(engine: Engine) -> ChangeStreamCatalog:
 
 def _partitions(engine: Engine) -> PartitionVerbs:
     return engine._parts.partitions
+
+
+def _history(engine: Engine) -> HistoryVerbs:
+    return engine._parts.history
 
 
 def _verification(engine: Engine) -> TargetVerification:
@@ -344,6 +349,9 @@ class Engine:
     read_and_consume = _delegate(StreamConsumption.read_and_consume, _consumption)
     recover_stream = _delegate(StreamConsumption.recover_stream, _consumption)
     abort_consumption = _delegate(StreamConsumption.abort_consumption, _consumption)
+
+    apply_changes = _delegate(HistoryVerbs.apply_changes, _history)
+    read_scd = _delegate(HistoryVerbs.read_scd, _history)
 
     archive_changes = _delegate(Archives.archive_changes, _archives)
     replay = _delegate(Archives.replay, _archives)

@@ -38,6 +38,7 @@ from .change_sets.table_changes_reader import ChangeSetReader
 from .change_streams.assembly import change_stream_verbs
 from .consumption.statement_writer import SparkWriter
 from .consumption.stream_views import SparkChangeSets
+from .history.assembly import history_verbs
 from .reading.archived_feeds import ArchivedFeeds
 from .reading.change_feeds import ChangeFeeds
 from .reading.file_sources import FileSources
@@ -165,6 +166,10 @@ class Parts:
             files,
             self.creation.create,
             self.catalog.drop_stream,
+        )
+
+        self.history = history_verbs(
+            spark, self.consumption, files, self.tables, self.creation, clock
         )
 
         self.change_streams, self.partitions = change_stream_verbs(

@@ -9,45 +9,12 @@ the old column stays under another name and the new one is added.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ..delta.column_steps import Add, Rename, Step, adapted, plain
 from ..delta.table_schema import Layout, OlderFields, matching_path, physical_name
-from ..delta.type_changes import lossy_change
 from ..names import free_name, name_key
 from .definition import Archive
-
-_INTEGERS = frozenset({"byte", "short", "integer", "long"})
-_PARTS = {"elementType": "element", "keyType": "key", "valueType": "value"}
-
-
-@dataclass(frozen=True, slots=True)
-class Rename:
-    """Give a column another name."""
-
-    column: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Add:
-    """Add a column, or a field inside a column: the last part of ``path``. ``type`` is in the JSON
-    form of schemas.
-    """
-
-    path: tuple[str, ...]
-    type: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Widen:
-    """Give a column a wider type."""
-
-    column: str
-    type: Any
-
-
-Step = Rename | Add | Widen
 
 
 def evolution(archive: Archive, origin: int, layout: Layout, version: int) -> list[Step]:
@@ -74,7 +41,7 @@ def evolution(archive: Archive, origin: int, layout: Layout, version: int) -> li
             physical = _left_over(stored, names, claimed, field)
         if physical is None:
             continue
-        found = _adapted(field["name"], stored[physical]["type"], field["type"])
+        found = adapted(field["name"], stored[physical]["type"], field["type"])
         if found is not None:
             kept[physical], changes[physical] = field["name"], found
     wanted = {name_key(field["name"]) for field in layout.fields}
@@ -95,7 +62,7 @@ def evolution(archive: Archive, origin: int, layout: Layout, version: int) -> li
         steps.extend(changes[physical])
     held = set(map(name_key, kept.values()))
     steps.extend(
-        Add((field["name"],), _plain(field["type"]))
+        Add((field["name"],), plain(field["type"]))
         for field in layout.fields
         if name_key(field["name"]) not in held
     )
@@ -117,7 +84,7 @@ def stored_fields(archive: Archive, era_columns: Mapping[str, str]) -> list[dict
     """
     types = {physical_name(field): field["type"] for field in archive.layout.fields}
     return [
-        {"name": name, "type": _plain(types[physical]), "nullable": True, "metadata": {}}
+        {"name": name, "type": plain(types[physical]), "nullable": True, "metadata": {}}
         for name, physical in era_columns.items()
     ]
 
@@ -145,77 +112,5 @@ def _left_over(
     """The column that an interrupted evolution added for ``field``."""
     for physical, name in names.items():
         if name_key(name) == name_key(field["name"]) and physical not in claimed:
-            return physical if _plain(stored[physical]["type"]) == _plain(field["type"]) else None
+            return physical if plain(stored[physical]["type"]) == plain(field["type"]) else None
     return None
-
-
-def _adapted(name: str, stored: Any, wanted: Any) -> list[Step] | None:
-    """The steps after which a column of type ``stored`` holds every value of both types.
-
-    ``None``: there are no such steps.
-    """
-    stored, wanted = _plain(stored), _plain(wanted)
-    if stored == wanted:
-        return []
-    if isinstance(stored, str) or isinstance(wanted, str):
-        if _widens(wanted, stored):
-            return []
-        return [Widen(name, wanted)] if _widens(stored, wanted) else None
-    return _extended((name,), stored, wanted)
-
-
-def _widens(stored: Any, wanted: Any) -> bool:
-    """Whether Delta widens the one type to the other (type widening)."""
-    if not (isinstance(stored, str) and isinstance(wanted, str)) or wanted == "string":
-        return False
-    if stored == "void" or (stored in _INTEGERS and wanted == "float"):
-        return False
-    return lossy_change([_field(wanted)], [_field(stored)]) is None
-
-
-def _extended(path: tuple[str, ...], stored: Any, wanted: Any) -> list[Step] | None:
-    """The fields to add at the ends of structs so that ``stored`` becomes ``wanted``."""
-    if stored == wanted:
-        return []
-    if isinstance(stored, str) or isinstance(wanted, str) or stored["type"] != wanted["type"]:
-        return None
-    steps: list[Step] = []
-    if stored["type"] == "struct":
-        older, newer = stored["fields"], wanted["fields"]
-        if [each["name"] for each in older] != [each["name"] for each in newer[: len(older)]]:
-            return None
-        pairs = [
-            ((*path, one["name"]), one["type"], other["type"])
-            for one, other in zip(older, newer, strict=False)
-        ]
-        added = [Add((*path, each["name"]), each["type"]) for each in newer[len(older) :]]
-    else:
-        pairs = [
-            ((*path, name), stored[part], wanted[part])
-            for part, name in _PARTS.items()
-            if part in stored
-        ]
-        added = []
-    for inner, one, other in pairs:
-        found = _extended(inner, one, other)
-        if found is None:
-            return None
-        steps.extend(found)
-    return [*steps, *added]
-
-
-def _plain(kind: Any) -> Any:
-    """A type without ids and lengths, which the archive does not need."""
-    if isinstance(kind, str):
-        return kind
-    if kind["type"] == "struct":
-        fields = kind["fields"]
-        return {
-            "type": "struct",
-            "fields": [{**_field(each["type"]), "name": each["name"]} for each in fields],
-        }
-    return {name: _plain(value) if name in _PARTS else value for name, value in kind.items()}
-
-
-def _field(kind: Any) -> dict[str, Any]:
-    return {"name": "value", "type": _plain(kind), "nullable": True, "metadata": {}}

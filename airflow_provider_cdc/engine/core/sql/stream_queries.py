@@ -22,6 +22,8 @@ from .stream_references import (
     unquoted_metadata_columns,
 )
 
+_QUERY_VERBS = ("SELECT", "FROM", "VALUES")
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -35,6 +37,15 @@ class Query:
     references: tuple[StreamReference, ...]
     metadata_columns: tuple[tuple[int, int], ...]
     other_tables: tuple[str, ...] = ()
+
+
+def is_query(text: str) -> bool:
+    """Whether ``text`` is a query, and not the name of a table."""
+    try:
+        _, tokens = one_statement(text)
+    except InvalidStatement:
+        return False
+    return len(tokens) > 1 and verb_of(tokens) in _QUERY_VERBS
 
 
 def analyse_query(sql: str, stream_names: Collection[str]) -> Query | None:

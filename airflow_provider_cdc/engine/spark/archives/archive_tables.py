@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType
 
 from ...core.archives.definition import (
     ARCHIVE_COLUMNS,
@@ -21,27 +20,23 @@ from ...core.archives.definition import (
     identity,
     reserved,
 )
-from ...core.archives.evolution import Add, Rename, Step, Widen, columns_of, evolution
+from ...core.archives.evolution import columns_of, evolution
 from ...core.archives.foreign_changes import ForeignChanges
 from ...core.delta.table_schema import MAPPING_MODE, Layout
-from ...core.errors import InvalidRequest, StreamConflict
+from ...core.errors import InvalidRequest
 from ...core.model.stream import Stream
 from ...core.model.tables import Table
 from ...core.names import TableName, quote
 from ...storage.delta.commit_times import CommitTimes
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.files.stores import Files
-from ..change_sets.columns import parts_of, spark_fields
-from ..session.failures import first_line, has_ended
+from ..change_sets.columns import spark_fields
 from ..session.session_settings import escaped_literals
+from ..tables.altering import Altered, alter, needs_mapping, refused_by_spark
 from ..tables.delta_tables import Tables, table_properties
 from ..tables.sql_types import sql_type
 
 _APPEND_ONLY = "delta.appendOnly"
-_TYPE_WIDENING = "delta.enableTypeWidening"
-_NTZ_FEATURE = "delta.feature.timestampNtz"
-# How Delta's error conditions for concurrent commits begin.
-_CONCURRENT = "DELTA_CONCURRENT_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +90,12 @@ class ArchiveTables:
         columns.extend(f"{quote(field.name)} {sql_type(field.dataType)}" for field in fields)
         begun = CommitTimes(self._log_of(stream)).of_offset(stream.offset)
         given = {_APPEND_ONLY: "true", **identity(stream, begun)}
-        if _needs_mapping(fields):
+        if needs_mapping(fields):
             given[MAPPING_MODE] = "name"
-        with escaped_literals(self.spark):
-            self._run(
-                subject,
+        with escaped_literals(self.spark), refused_by_spark(subject):
+            self.spark.sql(
                 f"CREATE TABLE {name.sql} ({', '.join(columns)}) USING delta"
-                f" PARTITIONED BY ({COMMIT_DATE}) {table_properties(given)}",
+                f" PARTITIONED BY ({COMMIT_DATE}) {table_properties(given)}"
             )
         return self.begun(self.get(name), stream)
 
@@ -132,7 +126,7 @@ class ArchiveTables:
         layout = Layout.of(metadata)
         _check_columns(archive.subject, layout)
         for step in evolution(archive, origin, layout, version):
-            self._apply(archive, step)
+            alter(self.spark, self.tables, self.files, _altered(archive), step)
         return self._with_era(self._again(archive), metadata, origin, version, timestamp)
 
     def _with_era(
@@ -188,85 +182,13 @@ class ArchiveTables:
         metadata = DeltaLog(table.location, self.files).newest_state().metadata
         return Archive.of(table.name, table.sql, table.location, metadata)
 
-    def _apply(self, archive: Archive, step: Step) -> None:
-        match step:
-            case Rename(column, name):
-                self._map(archive)
-                change = f"RENAME COLUMN {quote(column)} TO {quote(name)}"
-            case Add(path, kind):
-                field = _field(path[-1], kind)
-                if _needs_mapping([field]):
-                    self._map(archive)
-                self._allow(archive, field.dataType)
-                place = ".".join(map(quote, path))
-                change = f"ADD COLUMNS ({place} {sql_type(field.dataType)})"
-            case Widen(column, kind):
-                self._set(archive, {_TYPE_WIDENING: "true"})
-                wider = _field(column, kind).dataType
-                self._allow(archive, wider)
-                change = f"ALTER COLUMN {quote(column)} TYPE {sql_type(wider)}"
-        self._run(archive.subject, f"ALTER TABLE {archive.sql} {change}")
-
-    def _map(self, archive: Archive) -> None:
-        """Let columns have any name, and another one later."""
-        if not self._again(archive).layout.is_mapped:
-            self._set(archive, {MAPPING_MODE: "name"})
-
-    def _allow(self, archive: Archive, kind: DataType) -> None:
-        """Switch on what a type needs; a new table has it by itself."""
-        if any(isinstance(part, TimestampNTZType) for part in parts_of(kind)):
-            self._set(archive, {_NTZ_FEATURE: "supported"})
-
-    def _run(self, subject: str, statement: str) -> None:
-        with _refused_by_spark(subject):
-            self.spark.sql(statement)
-
     def _set(self, archive: Archive, properties: Mapping[str, str]) -> None:
-        with _refused_by_spark(archive.subject):
+        with refused_by_spark(archive.subject):
             self.tables.set_properties(archive.sql, properties)
 
 
-@contextmanager
-def _refused_by_spark(subject: str) -> Iterator[None]:
-    """Turn Spark's refusal to create or alter an archive into an error of the engine.
-
-    :raises StreamConflict: another call altered it at the same time
-    :raises InvalidRequest: Spark cannot do it
-    """
-    try:
-        yield
-    except Exception as error:  # pyspark has no classes for errors of the JVM
-        if not has_ended(error):
-            raise
-        cause = first_line(error)
-        if _CONCURRENT in cause:
-            raise StreamConflict(
-                subject,
-                "was altered at the same time by another call",
-                cause=cause,
-                fix="run one call at a time",
-            ) from error
-        raise InvalidRequest(
-            subject,
-            "cannot have the columns of its source",
-            cause=cause,
-            fix="give the archive a name or a path that Spark can write, and change the type"
-            " of a column that Delta cannot store",
-        ) from error
-
-
-def _needs_mapping(fields: Iterable[StructField]) -> bool:
-    """Whether only a table with column mapping may have columns with these names."""
-    names = StructType([*fields])
-    found = (
-        name for part in parts_of(names) if isinstance(part, StructType) for name in part.names
-    )
-    return any(character in name for name in found for character in " ,;{}()\n\t=")
-
-
-def _field(name: str, kind: Any) -> StructField:
-    """A column whose type is in the JSON form of schemas."""
-    return spark_fields([{"name": name, "type": kind, "nullable": True, "metadata": {}}])[0]
+def _altered(archive: Archive) -> Altered:
+    return Altered(archive.subject, archive.sql, archive.location)
 
 
 def _check_columns(subject: str, layout: Layout) -> None:

@@ -331,7 +331,7 @@ class Archiving:
         with consumer.opened(span) as views:
             version = log_of_target.newest_version(archive.location)
             text = _insert(archive, era, stream.name)
-            return consumer.consume([text], basis=ReadBasis(views, version)), archive
+            return consumer.consume([text], basis=ReadBasis(views, (version,))), archive
 
     def _span(self, stream: Stream, limit: BatchLimit) -> StreamSpan:
         """The next commits of ``stream`` that leave the columns as the first of them made them."""

@@ -108,7 +108,7 @@ class Applying:
             few = are_few(table, files) and may_broadcast(self._spark)
             merge = text(table, changes, share.untouched, are_few=few)
             try:
-                outcome = consumer.consume([merge], basis=ReadBasis(views, share.version))
+                outcome = consumer.consume([merge], basis=ReadBasis(views, (share.version,)))
             except StreamMoved:
                 # A change that was applied in the meantime may be newer, or may block others.
                 return None

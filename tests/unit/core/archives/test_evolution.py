@@ -10,7 +10,8 @@ import pytest
 from streams import NOON
 
 from airflow_provider_cdc.engine.core.archives.definition import Archive, Era
-from airflow_provider_cdc.engine.core.archives.evolution import Add, Rename, Widen, evolution
+from airflow_provider_cdc.engine.core.archives.evolution import evolution
+from airflow_provider_cdc.engine.core.delta.column_steps import Add, Rename, Widen
 from airflow_provider_cdc.engine.core.delta.table_schema import FIELD_ID, PHYSICAL_NAME, Layout
 
 

@@ -1,0 +1,189 @@
+"""The sources of history targets: streams, queries and snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from ...consumption.attempts import BEGIN_TRIES
+from ...consumption.ports import OpenChangeSets
+from ...core.consumption.batches import BatchLimit
+from ...core.errors import InvalidStatement, StreamConflict, StreamMoved
+from ...core.history.request import HistoryRequest
+from ...core.model.outcomes import Outcome
+from ...core.model.stream import Stream
+from ...core.names import table_name
+from ...core.sql.stream_queries import analyse_query, bind_query, is_query
+from ...storage.delta.commit_times import CommitTimes
+from ...storage.delta.delta_log import DeltaLog
+from ...storage.files.stores import Files
+from ...storage.sources.source_log import StreamSpan
+from ..session.failures import first_line
+from ..session.session_settings import any_version
+from ..tables.delta_tables import Tables
+from .applying import Applying
+from .event_rows import SourceRows, events
+from .plans import Planning, named_faults
+from .snapshots import Snapshots
+from .staging import Staging, staged_events
+from .target_tables import HistoryTables, HistoryTarget
+
+_QUERY = "query of apply_changes"
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySources:
+    """Applies the events of any source."""
+
+    spark: SparkSession
+    tables: HistoryTables
+    planning: Planning
+    applying: Applying
+    staging: Staging
+    snapshots: Snapshots
+    source_tables: Tables
+    files: Files
+    clock: Callable[[], datetime]
+
+    def apply(self, request: HistoryRequest, consumer: str) -> Outcome | None:
+        """Apply what the source of ``request`` has. ``None``: it has nothing new."""
+        if request.stream is not None:
+            return self._apply_stream(request, request.stream, consumer)
+        if request.query is not None:
+            target, found = self._events(request, SourceRows(self._queried(request.query)))
+            outcome = self._drain(target, consumer)
+            return self._stage_and_apply(target, found, consumer) or outcome
+        assert request.snapshot is not None
+        return self._apply_snapshot(request, request.snapshot, consumer)
+
+    def _apply_stream(self, request: HistoryRequest, stream: str, consumer: str) -> Outcome | None:
+        def find(span: StreamSpan, views: OpenChangeSets) -> tuple[HistoryTarget, DataFrame]:
+            rows = self.spark.table(views.names[span.stream.name])
+            if request.query is not None:
+                rows = self._of_stream(span.stream, views, request.query)
+            return self._events(request, self._source(span, rows))
+
+        subject = f"history target {request.target}"
+        return self.applying.apply(subject, stream, consumer, request.limit, find)
+
+    def _apply_snapshot(
+        self, request: HistoryRequest, snapshot: str, consumer: str
+    ) -> Outcome | None:
+        rows, moment = self._snapshot(snapshot)
+        moment = request.snapshot_at or moment
+        target = self._opened(request, SourceRows(rows, moment=moment))
+        outcome = self._drain(target, consumer)
+        self.snapshots.check_newer(target, moment)
+        for _ in range(BEGIN_TRIES):
+            before = DeltaLog(target.table.location, self.files).latest_version()
+            found = self.snapshots.events(target, rows, moment)
+            outcome = self._stage_and_apply(target, found, consumer) or outcome
+            # What others wrote meanwhile may differ from the snapshot again.
+            if outcome is None or outcome.statements[-1].target_version == before + 1:
+                return outcome
+        raise StreamConflict(
+            target.subject,
+            "could not be compared with a snapshot",
+            cause="others kept writing to it",
+            fix="let one task write to it",
+        )
+
+    def _stage_and_apply(
+        self, target: HistoryTarget, rows: DataFrame, consumer: str
+    ) -> Outcome | None:
+        """Let events wait, and apply them. What cannot be applied is refused before it waits, so it
+        never blocks other events. ``None``: there is no event.
+        """
+        with named_faults(target):
+            # A query may return other rows when it runs again.
+            events = rows.localCheckpoint(eager=True)
+        if events.isEmpty():
+            return None
+        with self.planning.plan(target, staged_events(target, events)) as plan:
+            self.staging.stage(target, events)
+            try:
+                return self.applying.apply_planned(target, plan, consumer)
+            except StreamMoved:
+                pass
+        return self._drain(target, consumer)
+
+    def _snapshot(self, snapshot: str) -> tuple[DataFrame, datetime]:
+        """The rows of a table, or of a query, and the moment that they show."""
+        if is_query(snapshot):
+            return self._queried(snapshot), self.clock()
+        table = self.source_tables.get(table_name(snapshot))
+        log = DeltaLog(table.location, self.files)
+        version = log.latest_version()
+        rows = self.spark.read.format("delta").option("versionAsOf", version)
+        with any_version(self.spark):
+            found = rows.load(table.location)
+        return found, CommitTimes(log).of_newest()
+
+    def _drain(self, target: HistoryTarget, consumer: str) -> Outcome | None:
+        """Apply the events that wait beside the target. ``None``: none waits."""
+
+        def find(span: StreamSpan, views: OpenChangeSets) -> tuple[HistoryTarget, DataFrame]:
+            rows = self.spark.table(views.names[span.stream.name])
+            return target, staged_events(target, rows)
+
+        if not self.staging.is_begun(target):
+            return None
+        limit = BatchLimit()
+        return self.applying.apply(target.subject, target.stream, consumer, limit, find)
+
+    def _opened(self, request: HistoryRequest, source: SourceRows) -> HistoryTarget:
+        name = table_name(request.target)
+        return self.tables.opened(name, request.options, source, request.cluster_by)
+
+    def _events(
+        self, request: HistoryRequest, source: SourceRows
+    ) -> tuple[HistoryTarget, DataFrame]:
+        target = self._opened(request, source)
+        found = events(
+            self.spark, source, target.options, target.shape, target.schema, target.subject
+        )
+        return target, found
+
+    def _source(self, span: StreamSpan, rows: DataFrame) -> SourceRows:
+        stream, (table, *_) = span.stream, span.tables
+        if stream.folder is not None:
+            return SourceRows(rows, stream, table.end.timestamp)
+        log = DeltaLog(table.stream.source.location, self.files)
+        return SourceRows(rows, stream, CommitTimes(log).of_offset(table.end))
+
+    def _of_stream(self, stream: Stream, views: OpenChangeSets, query: str) -> DataFrame:
+        found = analyse_query(query, [stream.name])
+        if found is None or stream.name not in found.streams:
+            raise InvalidStatement(
+                _QUERY,
+                f"does not read stream {stream.name}",
+                cause="it is not a SELECT from the stream",
+                fix=f"write SELECT ... FROM {stream.name}",
+            )
+        return self._analysed(bind_query(found, views.names))
+
+    def _queried(self, query: str) -> DataFrame:
+        names = [stream.name for stream in self.applying.parts.registry.snapshot().streams()]
+        found = analyse_query(query, names)
+        if found is None or found.streams:
+            raise InvalidStatement(
+                _QUERY,
+                "is not a query of tables",
+                cause="expected a SELECT that reads no stream"
+                if found is None
+                else f"it reads stream {found.streams[0]}",
+                fix="write SELECT ... FROM a_table, or pass stream='...' too",
+            )
+        return self._analysed(query)
+
+    def _analysed(self, text: str) -> DataFrame:
+        try:
+            return self.spark.sql(text)
+        except AnalysisException as error:
+            raise InvalidStatement(
+                _QUERY, "is refused by Spark", cause=first_line(error), fix="correct the query"
+            ) from None

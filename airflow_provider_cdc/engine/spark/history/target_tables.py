@@ -1,0 +1,387 @@
+"""The Delta tables of history targets: finding, creating and altering them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from ...core.delta.column_steps import Add, adapted, plain
+from ...core.delta.table_schema import MAPPING_MODE
+from ...core.delta.tracking import ENABLED
+from ...core.errors import InvalidRequest
+from ...core.history.events import APPLIED_AT, KIND, REASON, SEQUENCE
+from ...core.history.options import (
+    PROPERTY,
+    HistoryOptions,
+    check_unchanged,
+    stored_options,
+    with_alterations,
+)
+from ...core.history.shape import (
+    HistoryShape,
+    check_comparable,
+    check_key_type,
+    chosen_columns,
+    history_shape,
+    own_columns,
+    sequence_sql,
+)
+from ...core.model.tables import Table
+from ...core.names import TableName, name_key, quote
+from ...storage.delta.delta_log import DeltaLog
+from ...storage.files.stores import Files
+from ..session.session_settings import escaped_literals
+from ..tables.altering import TYPE_WIDENING, Altered, alter, needs_mapping, refused_by_spark
+from ..tables.delta_tables import Tables, table_properties
+from ..tables.sql_types import sql_type
+from .event_rows import STREAM_ORDER, SourceRows, sequence_type
+
+_MEMORY, _INCOMING = "/_cdc/memory", "/_cdc/incoming"
+_MOST_CLUSTERED = 4
+_WITH_STATISTICS = 32
+_CLUSTERABLE = (
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "decimal",
+    "string",
+    "date",
+    "timestamp",
+)
+_PROPERTIES = {
+    ENABLED: "true",
+    "delta.enableDeletionVectors": "true",
+    TYPE_WIDENING: "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryTarget:
+    """A history target as it is now."""
+
+    name: str
+    table: Table
+    options: HistoryOptions
+    shape: HistoryShape
+    schema: StructType
+    table_id: str
+
+    @property
+    def subject(self) -> str:
+        """The subject of messages."""
+        return f"history target {self.name}"
+
+    @property
+    def sql(self) -> str:
+        """The table as SQL, identified by its location."""
+        return f"delta.{quote(self.table.location)}"
+
+    @property
+    def memory(self) -> str:
+        """The root of the table of the events that no row of the target shows."""
+        return f"{self.table.location}{_MEMORY}"
+
+    @property
+    def incoming(self) -> str:
+        """The root of the table of the events of queries and snapshots that are not applied."""
+        return f"{self.table.location}{_INCOMING}"
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream on :attr:`incoming`."""
+        return f"history_{self.table_id.replace('-', '_')}"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryTables:
+    """The history targets of one session."""
+
+    spark: SparkSession
+    tables: Tables
+    files: Files
+
+    def get(self, name: TableName) -> HistoryTarget:
+        """The history target of that name.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: the table is not a history target
+        """
+        return self._of(self.tables.get(name))
+
+    def opened(
+        self,
+        name: TableName,
+        options: HistoryOptions,
+        source: SourceRows,
+        cluster_by: Sequence[str] | None,
+    ) -> HistoryTarget:
+        """The history target of that name, with all columns of ``source``. It is created if it does
+        not exist.
+
+        :raises InvalidRequest: the options contradict those of the table, or it cannot have the
+            columns of the source
+        """
+        subject = f"history target {name.sql}"
+        table = self.tables.find(name)
+        if table is None:
+            return self._created(name, options, source, cluster_by)
+        stored = self._stored_options(table)
+        if stored is None:
+            return self._adopted(table, options, source)
+        check_unchanged(subject, stored, options)
+        if stored != options:
+            self._remember(table.sql, with_alterations(stored, options))
+        self._follow(table, options, source)
+        return self._of(table)
+
+    def _stored_options(self, table: Table) -> HistoryOptions | None:
+        metadata = DeltaLog(table.location, self.files).newest_state().metadata
+        text = (metadata.get("configuration") or {}).get(PROPERTY)
+        return None if text is None else stored_options(f"history target {table.name}", text)
+
+    def _of(self, table: Table) -> HistoryTarget:
+        options = self._stored_options(table)
+        if options is None:
+            raise InvalidRequest(
+                f"table {table.name}",
+                "is not a history target",
+                cause=f"expected the table property {PROPERTY}, found none",
+                fix="name a table that apply_changes created",
+            )
+        return self._described(table, options)
+
+    def _described(self, table: Table, options: HistoryOptions) -> HistoryTarget:
+        schema = self.spark.read.format("delta").load(table.location).schema
+        keys = [name_key(name) for name in options.keys]
+        own = {name_key(name) for name in own_columns(options)}
+        found = {name_key(field.name): field for field in schema.fields}
+        names = {key: field.name for key, field in found.items() if key not in own}
+        values = [name for key, name in names.items() if key not in keys]
+        shape = history_shape(
+            options,
+            [names[key] for key in keys],
+            values,
+            self._sequence_type(table, options, found),
+        )
+        table_id = self.tables.newest_offset(table).table_id
+        return HistoryTarget(table.name, table, options, shape, schema, table_id)
+
+    def _sequence_type(
+        self, table: Table, options: HistoryOptions, fields: Mapping[str, StructField]
+    ) -> str:
+        start = fields.get(name_key(options.start_column))
+        if options.is_in_order and not options.is_type_2:
+            return STREAM_ORDER
+        if start is not None:
+            return sql_type(start.dataType)
+        rows = self.spark.read.format("delta").load(table.location)
+        return sql_type(rows.selectExpr(sequence_sql(options)).schema[0].dataType)
+
+    def _created(
+        self,
+        name: TableName,
+        options: HistoryOptions,
+        source: SourceRows,
+        cluster_by: Sequence[str] | None,
+    ) -> HistoryTarget:
+        subject = f"history target {name.sql}"
+        kinds = {field.name: field.dataType for field in source.fields}
+        keys, values = self._chosen(subject, options, kinds)
+        kind = sql_type(sequence_type(source, options, subject))
+        shape = history_shape(options, keys, values, kind)
+        self._check_open_end(subject, options, shape)
+        in_order = [each for each in kinds if each in set(shape.data)]
+        columns = [f"{quote(each)} {sql_type(kinds[each])}" for each in in_order]
+        booleans = {shape.current, shape.deleted}
+        columns += [
+            f"{quote(each)} {'BOOLEAN' if each in booleans else kind}" for each in shape.own
+        ]
+        properties = {**_PROPERTIES, PROPERTY: options.as_property()}
+        fields = [field for field in source.fields if field.name in set(in_order)]
+        if needs_mapping([*fields, *(StructField(each, StringType()) for each in shape.own)]):
+            properties[MAPPING_MODE] = "name"
+        by = self._clustered(subject, shape, kinds, in_order, cluster_by)
+        cluster = f"CLUSTER BY ({', '.join(map(quote, by))})" if by else ""
+        with escaped_literals(self.spark), refused_by_spark(subject):
+            self.spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {name.sql} ({', '.join(columns)}) USING delta"
+                f" {cluster} {table_properties(properties)}"
+            )
+        return self.get(name)
+
+    def _chosen(
+        self, subject: str, options: HistoryOptions, kinds: Mapping[str, DataType]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        keys, values = chosen_columns(subject, options, list(kinds))
+        for name in keys:
+            check_key_type(subject, name, sql_type(kinds[name]))
+        for name in values:
+            check_comparable(subject, name, sql_type(kinds[name]))
+        return keys, values
+
+    def _check_open_end(self, subject: str, options: HistoryOptions, shape: HistoryShape) -> None:
+        """Refuse an end of open intervals that is no value of the sequence."""
+        if options.open_end is None:
+            return
+        try:
+            value = self.spark.sql(f"SELECT TRY_{shape.open_end} IS NULL").first()
+        except AnalysisException:
+            value = None
+        if value is None or value[0]:
+            raise InvalidRequest(
+                subject,
+                "cannot have this open_end",
+                cause=f"expected a value of {shape.sequence_type}, found {options.open_end!r}",
+                fix="pass a value that is greater than every sequence, such as '9999-12-31', or"
+                " leave it out",
+            )
+
+    def _clustered(
+        self,
+        subject: str,
+        shape: HistoryShape,
+        kinds: Mapping[str, DataType],
+        in_order: Sequence[str],
+        wanted: Sequence[str] | None,
+    ) -> list[str]:
+        known = {name_key(name): name for name in (*in_order, *shape.own)}
+        if wanted is not None:
+            for name in wanted:
+                if name_key(name) not in known:
+                    raise InvalidRequest(
+                        subject,
+                        "cannot be clustered by these columns",
+                        cause=f"there is no column {name}",
+                        fix="correct cluster_by",
+                    )
+            return [known[name_key(name)] for name in wanted]
+        early, leaves = set(), 0
+        for name in in_order:
+            leaves += 1 + sql_type(kinds[name]).count(":")
+            if leaves <= _WITH_STATISTICS:
+                early.add(name)
+        return [
+            name
+            for name in shape.keys
+            if name in early and sql_type(kinds[name]).startswith(_CLUSTERABLE)
+        ][:_MOST_CLUSTERED]
+
+    def _adopted(self, table: Table, options: HistoryOptions, source: SourceRows) -> HistoryTarget:
+        """A table that somebody else made, as the copy of a source."""
+        subject = f"history target {table.name}"
+        if options.needs_intervals:
+            raise InvalidRequest(
+                subject,
+                "exists already, and is not a history target",
+                cause="its rows do not show at which sequence they begin",
+                fix="name a new table: apply_changes creates it, and a stream with"
+                " show_initial_rows=True fills it",
+            )
+        kinds = {field.name: field.dataType for field in source.fields}
+        keys, values = self._chosen(subject, options, kinds)
+        held = {name_key(name) for name in (*keys, *values)}
+        schema = self.spark.read.format("delta").load(table.location).schema
+        for name in schema.names:
+            if name_key(name) not in held:
+                raise InvalidRequest(
+                    subject,
+                    f"has a column {name} that its source does not have",
+                    cause=f"expected some of {', '.join((*keys, *values))}",
+                    fix="drop the column, or name another target",
+                )
+        for key in keys:
+            if name_key(key) not in set(map(name_key, schema.names)):
+                raise InvalidRequest(
+                    subject,
+                    f"has no column {key}",
+                    cause="it is in the key",
+                    fix="name another target; apply_changes creates it",
+                )
+        self._remember(table.sql, options)
+        self._follow(table, options, source)
+        return self._of(table)
+
+    def _follow(self, table: Table, options: HistoryOptions, source: SourceRows) -> None:
+        """Give the target, and its memory, the columns and the types of its source."""
+        subject = f"history target {table.name}"
+        kinds = {field.name: field.dataType for field in source.fields}
+        keys, values = self._chosen(subject, self._still_there(options, kinds), kinds)
+        for part in ("", _MEMORY, _INCOMING):
+            place = f"{table.location}{part}"
+            if not DeltaLog(place, self.files).is_begun:
+                continue
+            altered = Altered(subject, f"delta.{quote(place)}", place)
+            schema = self.spark.read.format("delta").load(place).schema
+            stored = {name_key(field.name): field for field in schema.fields}
+            for name in (*keys, *values):
+                field = stored.get(name_key(name))
+                wanted = kinds[name].jsonValue()
+                steps = (
+                    [Add((name,), plain(wanted))]
+                    if field is None
+                    else adapted(field.name, field.dataType.jsonValue(), wanted)
+                )
+                # A type that cannot be widened is stored by assignment, or refused there.
+                for step in steps or ():
+                    alter(self.spark, self.tables, self.files, altered, step)
+
+    def _still_there(
+        self, options: HistoryOptions, kinds: Mapping[str, DataType]
+    ) -> HistoryOptions:
+        """The options without the columns that the source dropped since. Keys stay."""
+        known = set(map(name_key, kinds))
+
+        def of(names: Sequence[str]) -> tuple[str, ...]:
+            return tuple(name for name in names if name_key(name) in known)
+
+        return replace(
+            options,
+            columns=None if options.columns is None else of(options.columns),
+            except_columns=of(options.except_columns),
+            tracked=None if options.tracked is None else of(options.tracked),
+            except_tracked=of(options.except_tracked),
+            filled=of(options.filled),
+        )
+
+    def _remember(self, sql: str, options: HistoryOptions) -> None:
+        self.tables.set_properties(sql, {PROPERTY: options.as_property()})
+
+    def create_memory(self, target: HistoryTarget) -> None:
+        """Create the table of the events that no row of ``target`` shows."""
+        columns = {**_of_events(target), APPLIED_AT: "TIMESTAMP_LTZ"}
+        self._create_beside(target, target.memory, columns, {ENABLED: "false"})
+
+    def create_incoming(self, target: HistoryTarget) -> None:
+        """Create the table of the events of queries and snapshots that are not applied."""
+        self._create_beside(target, target.incoming, _of_events(target), {})
+
+    def _create_beside(
+        self,
+        target: HistoryTarget,
+        location: str,
+        columns: Mapping[str, str],
+        properties: Mapping[str, str],
+    ) -> None:
+        if DeltaLog(location, self.files).is_begun:
+            return
+        given = {**_PROPERTIES, **properties}
+        if needs_mapping(StructField(name, StringType()) for name in columns):
+            given[MAPPING_MODE] = "name"
+        definitions = ", ".join(f"{quote(name)} {kind}" for name, kind in columns.items())
+        with refused_by_spark(target.subject):
+            self.spark.sql(
+                f"CREATE TABLE IF NOT EXISTS delta.{quote(location)} ({definitions})"
+                f" USING delta {table_properties(given)}"
+            )
+
+
+def _of_events(target: HistoryTarget) -> dict[str, str]:
+    """The columns of stored events, with their types as SQL."""
+    kinds = {field.name: sql_type(field.dataType) for field in target.schema.fields}
+    data = {name: kinds[name] for name in target.shape.data}
+    return {**data, SEQUENCE: target.shape.sequence_type, KIND: "STRING", REASON: "STRING"}
