@@ -60,8 +60,8 @@ class ApplyChanges(ConsumingOperator):
     :meth:`Engine.apply_changes` for each of them. Later runs pass the same options.
 
     Returns (XCom) the outcome, as ``ConsumeStream`` does; ``None``: there was nothing to apply. The
-    metrics of its last statement have ``rowsWritten``, ``rowsRemoved``, ``eventsRemembered`` and
-    ``eventsQuarantined``.
+    metrics of its last statement have ``rowsWritten``, ``rowsRemoved``, ``eventsRemembered``,
+    ``eventsQuarantined`` and ``eventsBeyondHorizon``.
 
     :param target: name or path of a Delta table (templated)
     :param keys: the columns that identify a row of the source (templated)

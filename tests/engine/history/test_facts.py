@@ -7,6 +7,7 @@ next batch the second.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 from history_lab import HistoryLab
 from history_model import Event, Interval
 
-from airflow_provider_cdc.engine import InvalidRequest
+from airflow_provider_cdc.engine import Engine, InvalidRequest
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def u(sequence: Any, v: str | None, other: str | None = None) -> Event:
@@ -225,3 +228,35 @@ def test_delete_can_be_a_row(lab: HistoryLab) -> None:
     for key in keys["8"]:
         between = Interval(2, 4, values, True)
         assert found[key] == [row(1, 2, "a"), between, row(4, None, "b")], key
+
+
+def test_event_beyond_the_horizon_is_applied_and_counted(lab: HistoryLab) -> None:
+    clock = [NOON]
+
+    def apply(**options: Any) -> dict[str, int]:
+        engine = Engine(lab.spark, str(lab.root / "state"), clock=lambda: clock[0])
+        found = lab.apply("history", engine, scd_type=2, **options)
+        assert found is not None
+        return found.statements[-1].metrics
+
+    lab.make_events("history")
+    # A delete without a row, an upsert that changes nothing, and one that a later event will split.
+    lab.deliver(
+        [("k", d(2)), ("l", u(1, "a")), ("l", u(3, "a")), ("m", u(1, "a")), ("m", u(4, "a"))]
+    )
+    assert apply()["eventsRemembered"] == 5
+    clock[0] += timedelta(days=1)
+    lab.deliver([("m", u(5, "a"))])
+    assert apply()["eventsRemembered"] == 1
+    # The upkeep after this apply forgets what is older than two days: all but the events of m.
+    clock[0] += timedelta(days=1, hours=1)
+    lab.deliver([("n", u(9, "x"))])
+    assert apply()["eventsBeyondHorizon"] == 0
+    lab.deliver([("k", u(1, "a")), ("l", u(2, "b")), ("m", u(2, "b"))])
+    assert apply()["eventsBeyondHorizon"] == 3
+    assert lab.intervals("history") == {
+        "k": [row(1, None, "a")],
+        "l": [row(1, 2, "a"), row(2, None, "b")],
+        "m": [row(1, 2, "a"), row(2, 4, "b"), row(4, None, "a")],
+        "n": [row(9, None, "x")],
+    }

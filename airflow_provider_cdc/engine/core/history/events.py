@@ -29,6 +29,8 @@ class Kind(StrEnum):
     TRUNCATE = "T"
     SNAPSHOT = "S"
     """A whole snapshot was applied. Only the memory has such rows."""
+    FORGOTTEN = "F"
+    """The events of the memory up to its sequence may be forgotten."""
     QUARANTINED = "Q"
 
 
@@ -39,6 +41,8 @@ class Action(StrEnum):
     REMOVE = "remove"
     REMEMBER = "remember"
     QUARANTINE = "quarantine"
+    LATE = "late"
+    """Writes nothing: an event that is not newer than one that was forgotten."""
 
 
 TIE, BAD = "CDC_TIE: ", "CDC_NULL: "

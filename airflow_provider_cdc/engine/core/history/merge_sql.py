@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..names import quote
 from .events import ACTION, APPLIED_AT, KIND, REASON, SEQUENCE, Action
-from .plan_parts import DELETED, END
+from .plan_parts import DELETED, END, IS_OF_A_KEY
 from .shape import HistoryShape
 
 
@@ -68,7 +68,8 @@ def memory_merge(shape: HistoryShape, memory: str, plan: str, applied_at: str) -
     :param applied_at: the time of this call, as SQL
     """
     pairs = [f"t.{name} <=> c.{name}" for name in map(quote, shape.keys)]
-    pairs += [f"t.{SEQUENCE} = c.{SEQUENCE}", f"(t.{KIND} = 'T') = (c.{KIND} = 'T')"]
+    of_a_key = f"t.{IS_OF_A_KEY} AND c.{IS_OF_A_KEY}"
+    pairs += [f"t.{SEQUENCE} = c.{SEQUENCE}", f"({of_a_key} OR t.{KIND} = c.{KIND})"]
     kept = f"c.{ACTION} = '{Action.REMEMBER}' AND t.{KIND} <> 'Q'"
     written = {quote(name): f"c.{quote(name)}" for name in shape.data}
     written |= {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..names import quote
 from .action_sql import actions_of_type_1, actions_of_type_2
-from .events import ACTION, KIND, ORDER, REASON, SEQUENCE, Action
+from .events import ACTION, KIND, ORDER, REASON, SEQUENCE, Action, Kind
 from .options import OnTie
 from .plan_parts import (
     DELETED,
@@ -74,6 +74,10 @@ def plan_sql(shape: HistoryShape, found: Relations, on_tie: OnTie) -> str:
     queries.append(passed_on(shape, Action.QUARANTINE, found.events, f"{REASON} IS NOT NULL"))
     if on_tie is OnTie.QUARANTINE:
         queries.append(_tied(shape))
+    if found.memory is not None:
+        forgotten = f"SELECT max({SEQUENCE}) FROM {found.memory} WHERE {KIND} = '{Kind.FORGOTTEN}'"
+        is_late = f"{IS_OF_A_KEY} AND {SEQUENCE} <= ({forgotten})"
+        queries.append(passed_on(shape, Action.LATE, "_cdc_fresh", is_late))
     return f"WITH {parts} {' UNION ALL '.join(queries)}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 
@@ -14,6 +15,7 @@ from ...consumption.ports import OpenChangeSets
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import StreamConflict, StreamMoved
 from ...core.history.events import Action
+from ...core.history.memory_sql import moment_sql
 from ...core.history.merge_sql import memory_merge, target_insert, target_merge
 from ...core.model.access import Right, check_access
 from ...core.model.outcomes import Outcome
@@ -24,13 +26,15 @@ from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
 from .plans import Plan, PlannedViews, Planning
 from .target_tables import HistoryTables, HistoryTarget
+from .upkeep import HistoryUpkeep
 
-WRITTEN, REMOVED, REMEMBERED, QUARANTINED = (
-    "rowsWritten",
-    "rowsRemoved",
-    "eventsRemembered",
-    "eventsQuarantined",
-)
+METRICS = {
+    Action.WRITE: "rowsWritten",
+    Action.REMOVE: "rowsRemoved",
+    Action.REMEMBER: "eventsRemembered",
+    Action.QUARANTINE: "eventsQuarantined",
+    Action.LATE: "eventsBeyondHorizon",
+}
 """The metrics that an apply adds to those of its MERGE."""
 
 FindEvents = Callable[[StreamSpan, OpenChangeSets], tuple[HistoryTarget, DataFrame]]
@@ -44,7 +48,9 @@ class Applying:
     parts: ConsumptionServices
     tables: HistoryTables
     planning: Planning
+    upkeep: HistoryUpkeep
     files: Files
+    clock: Callable[[], datetime]
 
     def apply(
         self, subject: str, name: str, consumer: str, limit: BatchLimit, find: FindEvents
@@ -119,22 +125,19 @@ class Applying:
         if plan.has_memory_rows:
             self.tables.create_memory(target)
             memory = f"delta.{quote(target.memory)}"
-            texts.insert(0, mark + memory_merge(shape, memory, relation, "current_timestamp()"))
+            texts.insert(0, mark + memory_merge(shape, memory, relation, moment_sql(self.clock())))
             newest = plan.memory_version
             if newest < 0:
                 newest = DeltaLog(target.memory, self.files).latest_version()
             versions.insert(0, newest)
         basis = ReadBasis(PlannedViews(views, plan.view), tuple(versions))
-        return _measured(attempt.consume(texts, basis=basis), plan)
+        outcome = _measured(attempt.consume(texts, basis=basis), plan)
+        self.upkeep.run_when_due(target)
+        return outcome
 
 
 def _measured(outcome: Outcome, plan: Plan) -> Outcome:
-    metrics = {
-        WRITTEN: plan.counts.get(Action.WRITE, 0),
-        REMOVED: plan.counts.get(Action.REMOVE, 0),
-        REMEMBERED: plan.counts.get(Action.REMEMBER, 0),
-        QUARANTINED: plan.counts.get(Action.QUARANTINE, 0),
-    }
+    metrics = {name: plan.counts.get(action, 0) for action, name in METRICS.items()}
     *others, last = outcome.statements
     measured = replace(last, metrics={**last.metrics, **metrics})
     return replace(outcome, statements=(*others, measured))

@@ -19,6 +19,7 @@ from .snapshots import Snapshots
 from .sources import HistorySources
 from .staging import Staging
 from .target_tables import HistoryTables
+from .upkeep import HistoryUpkeep
 
 
 def history_verbs(
@@ -36,7 +37,7 @@ def history_verbs(
             spark,
             targets,
             planning,
-            Applying(services, targets, planning, files),
+            Applying(services, targets, planning, HistoryUpkeep(spark, files, clock), files, clock),
             Staging(targets, creation, services.registry),
             Snapshots(spark, files),
             tables,

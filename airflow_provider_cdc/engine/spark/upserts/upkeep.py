@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from ...core.names import quote
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.purging import forget_text, purge_text, remember_text
+from ...storage.files.due_marks import DueMarks
 from ...storage.files.stores import Files
 from ..session.idempotent_writes import plain_write
 
@@ -28,8 +29,8 @@ class Upkeep:
 
     def __init__(self, spark: SparkSession, files: Files, clock: Callable[[], datetime]) -> None:
         self._spark = spark
-        self._files = files
         self._clock = clock
+        self._marks = DueMarks(files, clock)
 
     def run_when_due(self, table: UpsertTable) -> None:
         """End tombstones and remove old changes, unless this was done recently.
@@ -61,26 +62,10 @@ class Upkeep:
         ):
             with plain_write(self._spark):
                 self._spark.sql(text)
-        self._note(table, now)
+        self._marks.note(table.location)
 
     def _is_due(self, table: UpsertTable) -> bool:
-        try:
-            last = datetime.fromisoformat(self._files.read(_mark(table)).decode())
-        except FileNotFoundError:
-            # The table is new or was dropped. After a drop, another one may be created there.
-            if self._files.exists(f"{table.location}/_delta_log"):
-                self._note(table, self._clock())
-            return False
         # An upkeep is due at least daily. So old changes are removed on time even if deletes are
         # remembered for years.
         every = min(table.tombstone_horizon / _PER_HORIZON, _LONGEST)
-        # If the mark is in the future, its writer's clock was ahead.
-        return not timedelta(0) <= self._clock() - last < every
-
-    def _note(self, table: UpsertTable, moment: datetime) -> None:
-        self._files.write(_mark(table), moment.isoformat().encode())
-
-
-def _mark(table: UpsertTable) -> str:
-    """The file that records when the upkeep last ran."""
-    return f"{table.location}/_cdc/upkeep"
+        return self._marks.is_due(table.location, every)

@@ -1,0 +1,51 @@
+"""Lets the memory of a history target forget what is older than its horizon."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from ...core.history.memory_sql import forget_text
+from ...core.names import quote
+from ...storage.delta.delta_log import DeltaLog
+from ...storage.files.best_effort import log_failures
+from ...storage.files.due_marks import DueMarks
+from ...storage.files.stores import Files
+from ..session.idempotent_writes import plain_write
+from .target_tables import HistoryTarget
+
+_PER_HORIZON = 8
+_LONGEST = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryUpkeep:
+    """The upkeep of history targets. A caller that applied events runs it when it is due."""
+
+    spark: SparkSession
+    files: Files
+    clock: Callable[[], datetime]
+
+    def run_when_due(self, target: HistoryTarget) -> None:
+        """Forget what is older than the horizon, unless this was done recently.
+
+        A failure is logged, and a later call does the work.
+        """
+        horizon = target.options.tombstone_horizon
+        has_memory = DeltaLog(target.memory, self.files).is_begun
+        if horizon is None or not has_memory or not target.shape.remembers:
+            return
+        marks = DueMarks(self.files, self.clock)
+        with log_failures(f"forgetting events of {target.name}", logging.WARNING):
+            every = max(min(horizon / _PER_HORIZON, _LONGEST), timedelta(0))
+            if not marks.is_due(target.table.location, every):
+                return
+            memory = f"delta.{quote(target.memory)}"
+            text = forget_text(target.shape, memory, target.sql, self.clock(), horizon)
+            with plain_write(self.spark):
+                self.spark.sql(text)
+            marks.note(target.table.location)
