@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pyspark.sql import SparkSession
 
 from . import (
     archives,
@@ -22,6 +23,7 @@ from . import (
     feed,
     fixed_cost,
     flights,
+    history,
     partition_lists,
     report,
     results,
@@ -51,6 +53,7 @@ class Part(StrEnum):
     CONSUMPTION = "consumption"
     WRITES = "writes"
     UPSERTS = "upserts"
+    HISTORY = "history"
     WIDE = "wide"
     CHANGES = "changes"
     FEED = "feed"
@@ -83,9 +86,9 @@ def main(
         # Otherwise the second compiler of the JVMs would take most of a short run.
         given = os.environ.get("SPARK_SUBMIT_OPTS", "")
         os.environ["SPARK_SUBMIT_OPTS"] = f"{given} {FIRST_COMPILER_ALONE}".strip()
-    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
-        spark = session.new_session(Path(name))
-        workshop = Workshop(spark, Path(name))
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+        spark = session.new_session(Path(folder))
+        workshop = Workshop(spark, Path(folder))
         measurement = changes.Measurement(spark, workshop, patience, reader)
 
         def pieces(which: Part) -> Iterator[Piece]:
@@ -97,9 +100,8 @@ def main(
                     yield "whole", partial(consumption.whole, spark, workshop, rows, patience)
                 case Part.WRITES:
                     yield "all", partial(writes.measure, spark, workshop, rows, patience)
-                case Part.UPSERTS:
-                    yield "one size", partial(upserts.one_size, spark, workshop, rows, patience)
-                    yield "growth", partial(upserts.growth, spark, workshop, rows, patience)
+                case Part.UPSERTS | Part.HISTORY:
+                    yield from _sizes(which, spark, workshop, rows, patience)
                 case Part.WIDE:
                     yield from wide.pieces(spark, workshop, patience)
                 case Part.FEED:
@@ -130,6 +132,15 @@ def main(
                     _keep(run, results.piece(piece), measure(), out)
         spark.stop()
     report.write(out, page or (PAGE if out == RESULTS else out / "benchmarks.md"))
+
+
+def _sizes(
+    part: Part, spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
+) -> Iterator[Piece]:
+    """The pieces that apply changes to tables of one size, and of growing sizes."""
+    module = upserts if part is Part.UPSERTS else history
+    yield "one size", partial(module.one_size, spark, workshop, rows, patience)
+    yield "growth", partial(module.growth, spark, workshop, rows, patience)
 
 
 def _kept(

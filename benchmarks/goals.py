@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -10,6 +10,7 @@ from . import (
     archives,
     change_streams,
     feed,
+    history,
     iceberg_process,
     partition_lists,
     upserts,
@@ -51,6 +52,7 @@ def of(run: Run) -> Iterator[Goal]:
         "consumption": _consumption,
         "checks": _checks,
         "upserts": _upserts,
+        "history": _history,
         "wide": _wide,
         "feed": _feed,
         "archives": _archives,
@@ -177,11 +179,27 @@ def _upserts(run: Run) -> Iterator[Goal]:
     if found is not None:
         text = f"{upserts.PENDING}: {upserts.MERGED_READ} beside {upserts.PLAIN_READ}"
         yield Goal(text, "at most 1.5", f"{found:.2f}", found <= 1.5)  # noqa: PLR2004
-    medians = [_median(rows, way) for rows in [workloads.get(upserts.FIXED, {})] for way in rows]
+    yield from _growth(workloads, upserts.FIXED)
+
+
+def _history(run: Run) -> Iterator[Goal]:
+    workloads = run.by_workload()
+    for workload, wanted in ((history.SPREAD, 1.0), (history.LATE, 1.0), (history.RANGE, 2.0)):
+        rows = workloads.get(workload, {})
+        found = _ratio(_median(rows, history.BY_HAND), _median(rows, history.APPLY))
+        if found is not None:
+            text = f"{workload}: faster than {history.BY_HAND}"
+            yield Goal(text, f"{wanted:g} times", f"{found:.2f}", found >= wanted)
+    yield from _growth(workloads, history.FIXED)
+
+
+def _growth(workloads: Mapping[str, Mapping[str, Row]], name: str) -> Iterator[Goal]:
+    """The goal that ten times the rows cost the same."""
+    medians = [_median(rows, way) for rows in [workloads.get(name, {})] for way in rows]
     if len(medians) > 1:
         found = _ratio(medians[1], medians[0])
         assert found is not None
-        text = f"{upserts.FIXED}: ten times the rows beside one"
+        text = f"{name}: ten times the rows beside one"
         yield Goal(text, "at most 1.2", f"{found:.2f}", found <= 1.2)  # noqa: PLR2004
 
 

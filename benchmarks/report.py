@@ -20,6 +20,7 @@ TITLES = {
     "checks": "What is asked often",
     "writes": "What writers pay",
     "upserts": "Upserts",
+    "history": "Histories (SCD type 2)",
     "wide": "Wide tables",
 }
 HEAD = """# Benchmarks

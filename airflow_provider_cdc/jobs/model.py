@@ -200,6 +200,19 @@ class ApplyChanges(JobTask, frozen=True):
     consumer: str
 
 
+class RebuildHistory(JobTask, frozen=True):
+    """Compute ``target`` anew from ``archive``; see ``Engine.rebuild_history``."""
+
+    target: str
+    archive: str
+    stream: str
+    consumer: str
+    query: str | None = None
+
+
+HistoryTask = ApplyChanges | RebuildHistory
+
+
 class CreateUpsertTable(JobTask, frozen=True):
     """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
 
@@ -287,7 +300,7 @@ Task = (
     | EnableChangeTracking
     | ArchiveChanges
     | VerifyTarget
-    | ApplyChanges
+    | HistoryTask
     | ChangeStreamTask
     | UpsertTask
 )

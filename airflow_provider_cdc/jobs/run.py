@@ -26,13 +26,13 @@ from .history import history_answer
 from .model import (
     AbortConsumption,
     Answer,
-    ApplyChanges,
     ArchiveChanges,
     ConsumeStream,
     CreateStream,
     EnableChangeTracking,
     ExportChanges,
     ExportTable,
+    HistoryTask,
     JobError,
     MaintainStreams,
     RecoverStream,
@@ -145,11 +145,11 @@ def _answer(
 
 def _answer_about_tables(
     request_id: str,
-    task: ApplyChanges | ChangeStreamTask | UpsertTask,
+    task: HistoryTask | ChangeStreamTask | UpsertTask,
     engine: Engine,
     spark: SparkSession,
 ) -> Answer:
-    if isinstance(task, ApplyChanges):
+    if isinstance(task, HistoryTask):
         return history_answer(request_id, task, engine)
     if isinstance(task, ChangeStreamTask):
         return change_stream_answer(request_id, task, engine)

@@ -230,3 +230,65 @@ class ApplyChanges(ConsumingOperator):
         catalog = self.hook.catalog()
         found = catalog.get_stream(stream)
         return found.consumption is not None or catalog.probe_of(found).may_have_data
+
+
+class RebuildHistory(ConsumingOperator):
+    """Compute a history target anew from an archive of its source, in one commit, and consume what
+    waits in its stream.
+
+    Returns (XCom) the outcome, as ``ConsumeStream`` does.
+
+    :param target: the history target (templated)
+    :param archive: the archive of the table that the stream is on (templated)
+    :param stream: the stream that fills the target (templated)
+    :param query: the query of the ``ApplyChanges`` that fills it, if it has one (templated, also
+        from ``.sql`` files)
+    :param consumer: the name that identifies a retry; by default the ids of the DAG and the task,
+        and the map index of a mapped task (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "target",
+        "archive",
+        "stream",
+        "query",
+        "consumer",
+        "conn_id",
+    )
+    template_ext: Sequence[str] = (".sql",)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"query": "sql"}
+
+    def __init__(
+        self,
+        *,
+        target: str,
+        archive: str,
+        stream: str,
+        query: str | None = None,
+        consumer: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.target = target
+        self.archive = archive
+        self.stream = stream
+        self.query = query
+        self.consumer = consumer
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Rebuild the target.
+
+        :raises AirflowFailException: an argument is wrong, or the archive is of another table
+        :raises CdcJobFailed: a retry may help; the target is unchanged
+        """
+        with reached_errors(self.hook):
+            self.hook.catalog().registered([self.stream])
+            task = jobs.RebuildHistory(
+                self.target,
+                self.archive,
+                self.stream,
+                self.consumer or default_consumer(context),
+                parse_text(self.query),
+            )
+        return self.announced(self.hook.submit(task, context=context).outcome, context)

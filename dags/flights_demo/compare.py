@@ -14,6 +14,7 @@ from airflow_provider_cdc.engine import Engine
 
 from . import session
 from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, WATCHED_COLUMNS, Warehouse, delta
+from .targets import AIRCRAFT_SEQUENCE
 
 SHOWN_ROWS = 10
 
@@ -61,6 +62,21 @@ def expected_movements(engine: Engine, flights: str) -> DataFrame:
     )
 
 
+def expected_aircraft_history(engine: Engine, flights: str) -> DataFrame:
+    """The correct content of ``aircraft_history``: the carriers of each aircraft in the order of
+    all its flights, from the change feed.
+    """
+    since = engine.enable_change_tracking(flights).row_tracking_since
+    feed = engine.change_feed(flights, from_version=since)
+    known = feed.where("_change_type IN ('insert', 'update_postimage') AND tailnum IS NOT NULL")
+    sequence = f"struct({', '.join(AIRCRAFT_SEQUENCE)}) AS __START_AT"
+    flown = known.selectExpr("tailnum", "carrier", sequence).distinct()
+    order = "OVER (PARTITION BY tailnum ORDER BY __START_AT)"
+    begun = flown.withColumn("before", F.expr(f"lag(carrier) {order}"))
+    begun = begun.where("NOT carrier <=> before").drop("before")
+    return begun.withColumn("__END_AT", F.expr(f"lead(__START_AT) {order}"))
+
+
 def compare(target: str, expected: DataFrame, found: DataFrame) -> Comparison:
     """Compare as multisets of rows in one pass, and print the first rows that differ."""
     columns = expected.columns
@@ -98,11 +114,13 @@ def run(spark: SparkSession, warehouse: Warehouse, state: str) -> list[Compariso
     board = engine.read_upsert_table(warehouse.flight_board)
     replayed = engine.replay(warehouse.flights_archive)
     movements = spark.read.format("delta").load(warehouse.movements)
+    history = spark.read.format("delta").load(warehouse.aircraft_history)
     return [
         compare("current_flights", flights, current),
         compare("flight_board", flights, board),
         compare("flights, replayed from its archive", flights, replayed),
         compare("movements", expected_movements(engine, warehouse.flights), movements),
+        compare("aircraft_history", expected_aircraft_history(engine, warehouse.flights), history),
         compare("carrier_punctuality", expected_punctuality(flights, airlines), punctuality),
     ]
 

@@ -2,9 +2,9 @@
 
 The replay also writes changes to an upsert table, which a DAG of its own applies. Another DAG
 archives the changes of the source, and checks the archive and a target. A third one reads the
-changes by partition in mapped tasks. The demo exits with 0 if every row of the targets, and of the
-source as its archive returns it, equals what the source gives, no run of the DAGs failed, and the
-upsert table was never staler than its ``max_staleness``.
+changes by partition in mapped tasks, and a fourth one keeps a history. The demo exits with 0 if
+every row of the targets, and of the source as its archive returns it, equals what the source gives,
+no run of the DAGs failed, and the upsert table was never staler than its ``max_staleness``.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from airflow_provider_cdc.engine.core.model.stream import Phase
 from .airflow_server import USER, AirflowServer
 from .replay import YEAR_DAYS, positive
 from .tables import Warehouse
-from .targets import MOVEMENTS
+from .targets import AIRCRAFT_FEED, MOVEMENTS
 
 DAG_ID = "flights_punctuality"
 STREAM = "flights_changes"
 ARCHIVE_DAG_ID = "flights_archive"
 AIRPORT_DAG_ID = "flights_by_airport"
+AIRCRAFT_DAG_ID = "aircraft_history"
 POOL = "cdc_background"
 MARK = ".flights_demo"
 DAGS = Path(__file__).resolve().parents[1]
@@ -335,6 +336,27 @@ def read_partitions(server: AirflowServer, catalog: ChangeStreamCatalog) -> None
         )
 
 
+def keep_history(server: AirflowServer, catalog: StreamCatalog) -> None:
+    """Apply the rest of the changes to the history of the aircraft, and print what was done.
+
+    :raises DemoFailed: a run failed
+    """
+    say(f"runs the DAG {AIRCRAFT_DAG_ID} until the history has every change")
+    while catalog.probe_of(catalog.get_stream(AIRCRAFT_FEED)).may_have_data:
+        run_id = server.trigger(AIRCRAFT_DAG_ID)
+        state = server.wait_run(AIRCRAFT_DAG_ID, run_id, DRAIN_SECONDS)
+        if state != "success":
+            raise DemoFailed(
+                f"{AIRCRAFT_DAG_ID} ended as {state} in {run_id}; logs: {server.home}/logs"
+            )
+        found = server.xcom(AIRCRAFT_DAG_ID, run_id, "apply")
+        (taken,), metrics = found["streams"], found["statements"][-1]["metrics"]
+        say(
+            f"aircraft_history: has the flights through version {taken['through_version']};"
+            f" {counted(metrics['rowsWritten'], 'row')} written"
+        )
+
+
 def make_anew(state: Path) -> None:
     """Empty the folder of an earlier demo, or create it.
 
@@ -379,6 +401,7 @@ def run(state: Path, days: int, *, stay: bool) -> None:
         server.trigger(ARCHIVE_DAG_ID)
         server.wait_dag(AIRPORT_DAG_ID, STREAM_SECONDS)
         server.trigger(AIRPORT_DAG_ID)
+        server.wait_dag(AIRCRAFT_DAG_ID, STREAM_SECONDS)
         replay_log = state / "replay.log"
         with started(job("replay", *warehouse, "--days", str(days)), replay_log) as replay:
             consume_all(server, consumed, board, replay, replay_log)
@@ -388,6 +411,7 @@ def run(state: Path, days: int, *, stay: bool) -> None:
         )
         check_archive(server)
         read_partitions(server, ChangeStreamCatalog(state_folder))
+        keep_history(server, catalog)
         board.check()
         if stay:
             compare(state, warehouse)

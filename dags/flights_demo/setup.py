@@ -6,7 +6,7 @@ import argparse
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.engine import Engine, ValueCaptureType, Watch
+from airflow_provider_cdc.engine import Engine, StreamMode, ValueCaptureType, Watch
 
 from . import session
 from .dataset import data_folder
@@ -18,7 +18,7 @@ from .tables import (
     Warehouse,
     delta,
 )
-from .targets import MOVEMENTS
+from .targets import AIRCRAFT_FEED, MOVEMENTS
 
 # Two jobs and the replay each have a Spark of their own, perhaps on two cores. Then an apply takes
 # a minute or two. BigQuery recommends twice that and seven minutes.
@@ -51,6 +51,9 @@ def create_tables(spark: SparkSession, warehouse: Warehouse, state: str) -> None
         partitions=2,
         target_rows=ROWS_OF_A_PARTITION,
         if_not_exists=True,
+    )
+    engine.create_stream(
+        AIRCRAFT_FEED, on_table=warehouse.flights, mode=StreamMode.FEED, if_not_exists=True
     )
     engine.create_upsert_table(
         warehouse.flight_board,

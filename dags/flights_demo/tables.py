@@ -83,6 +83,11 @@ class Warehouse:
         return f"{self.root}/movements"
 
     @property
+    def aircraft_history(self) -> str:
+        """History target: which carrier flew each aircraft, from when to when."""
+        return f"{self.root}/aircraft_history"
+
+    @property
     def carrier_punctuality(self) -> str:
         """Target: one row of counts and sums for each carrier."""
         return f"{self.root}/carrier_punctuality"

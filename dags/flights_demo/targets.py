@@ -1,4 +1,4 @@
-"""The two statements of the demo's consumption.
+"""The SQL of the demo's targets.
 
 A standard stream returns an update as a DELETE of the old row and an INSERT of the new one.
 """
@@ -17,6 +17,18 @@ from .tables import (
 
 MOVEMENTS = "flight_movements"
 """The change stream on the flights."""
+
+AIRCRAFT_FEED = "aircraft_feed"
+"""The stream with every change of the flights."""
+
+AIRCRAFT_SEQUENCE = ("flight_date", "sched_dep_time", "flight_id")
+"""What orders the flights of an aircraft: their times, and not when they became known."""
+
+OPERATORS_OF_AIRCRAFT = (
+    f"SELECT tailnum, carrier, {', '.join(AIRCRAFT_SEQUENCE)} FROM {AIRCRAFT_FEED}"
+    " WHERE _change_type IN ('insert', 'update_postimage') AND tailnum IS NOT NULL"
+)
+"""The carriers that flew each aircraft, as events."""
 
 
 def consumption(stream: str, warehouse: Warehouse) -> list[str]:

@@ -45,7 +45,7 @@ from airflow_provider_cdc.operators.change_streams import (
 )
 from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
-from airflow_provider_cdc.operators.history import ApplyChanges
+from airflow_provider_cdc.operators.history import ApplyChanges, RebuildHistory
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
 from airflow_provider_cdc.operators.monitor import CheckStreams
 from airflow_provider_cdc.operators.partitions import (
@@ -152,6 +152,13 @@ GOOD = {
         "consumer": "c",
         "max_commits": None,
         "max_bytes": None,
+    },
+    RebuildHistory: {
+        "target": "/t",
+        "archive": "/a",
+        "stream": "s",
+        "query": None,
+        "consumer": "c",
     },
     ArchiveChanges: {
         "table": "/t",

@@ -60,7 +60,7 @@ from airflow_provider_cdc.operators.change_streams import (
 )
 from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
-from airflow_provider_cdc.operators.history import ApplyChanges
+from airflow_provider_cdc.operators.history import ApplyChanges, RebuildHistory
 from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
 from airflow_provider_cdc.operators.monitor import CheckStreams
@@ -116,6 +116,7 @@ def operators():
         EnableChangeTracking(task_id="track", table="t"),
         ArchiveChanges(task_id="archive", table="t", archive="u"),
         ApplyChanges(task_id="apply_changes", target="t", keys="id", stream="s"),
+        RebuildHistory(task_id="rebuild", target="t", archive="a", stream="s"),
         VerifyTarget(task_id="verify", stream="s", target="t", key="id"),
         CreateChangeStream(task_id="create_cs", change_stream="cs", tables={"t": {"keys": ["id"]}}),
         AlterChangeStream(task_id="alter_cs", change_stream="cs", comment=None),
@@ -146,6 +147,7 @@ def test_operator_template_fields_are_attributes(operator):
         EnableChangeTracking: {"table"},
         ArchiveChanges: {"table", "archive"},
         ApplyChanges: {"target", "keys", "stream", "query", "snapshot", "consumer"},
+        RebuildHistory: {"target", "archive", "stream", "query", "consumer"},
         VerifyTarget: {"stream", "target", "key"},
         CreateChangeStream: {"change_stream", "tables"},
         AlterChangeStream: {"change_stream", "tables", "retention_period", "comment"},
@@ -208,6 +210,7 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "write",
         "apply",
         "apply_changes",
+        "rebuild",
         "redrive",
         "export_table",
     }
@@ -884,7 +887,12 @@ class WithData(Submitted):
     def __init__(self, answer, *, has_data):
         super().__init__(answer)
         probe = SimpleNamespace(may_have_data=has_data)
-        found = SimpleNamespace(get_stream=lambda _: new_stream("s"), probe_of=lambda _: probe)
+        found = SimpleNamespace(
+            get_stream=lambda _: new_stream("s"),
+            probe_of=lambda _: probe,
+            registered=lambda names: (names, names),
+            is_begun=True,
+        )
         self.catalog = lambda: found
 
 
@@ -914,6 +922,16 @@ def test_applying_changes_submits_the_options_and_returns_the_outcome():
     assert request.options.tombstone_horizon == timedelta(days=9)
     assert from_json(to_json(task.request), type(request)) == request
     assert type(request).parsed(**request.arguments) == request
+
+
+def test_rebuilding_submits_the_target_and_its_archive():
+    operator = RebuildHistory(task_id="t", target="{{ v }}", archive="a", stream="s", consumer="c")
+    outcome = Outcome("id", "c", (), (), 1.0)
+    operator.__dict__["hook"] = hook = WithData(SimpleNamespace(outcome=outcome), has_data=True)
+    operator.render_template_fields({"v": "copy"})
+
+    assert operator.execute({"outlet_events": {}})["consumption_id"] == "id"
+    assert hook.tasks == [jobs.RebuildHistory("copy", "a", "s", "c")]
 
 
 def test_applying_changes_without_data_starts_no_job():

@@ -128,6 +128,13 @@ class Scene(UpsertLab):
                 "max_bytes": None,
             },
             "read_scd": {"target": self.path("history"), "at": None, "known_at": None},
+            "rebuild_history": {
+                "target": self.path("history"),
+                "archive": self.path("archive"),
+                "stream": "s",
+                "consumer": "c",
+                "query": None,
+            },
             "archive_changes": {
                 "table": self.path("source"),
                 "archive": self.path("archive"),

@@ -352,6 +352,7 @@ class Engine:
 
     apply_changes = _delegate(HistoryVerbs.apply_changes, _history)
     read_scd = _delegate(HistoryVerbs.read_scd, _history)
+    rebuild_history = _delegate(HistoryVerbs.rebuild_history, _history)
 
     archive_changes = _delegate(Archives.archive_changes, _archives)
     replay = _delegate(Archives.replay, _archives)

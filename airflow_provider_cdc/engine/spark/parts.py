@@ -51,7 +51,7 @@ from .streams.rewinding import Readability, Rewinding
 from .tables.change_tracking import ChangeTrackings
 from .tables.cloning import Cloning
 from .tables.delta_tables import Tables
-from .upserts.apply_pruning import Pruning
+from .tables.pruning import Pruning
 from .upserts.applying import Applying
 from .upserts.changes_stream import create_changes_stream
 from .upserts.dropping import Dropping
@@ -169,7 +169,15 @@ class Parts:
         )
 
         self.history = history_verbs(
-            spark, self.consumption, files, self.tables, self.creation, clock
+            spark,
+            self.consumption,
+            files,
+            self.tables,
+            self.creation,
+            clock,
+            self.archive_tables,
+            self.archived,
+            self.feeds,
         )
 
         self.change_streams, self.partitions = change_stream_verbs(

@@ -182,3 +182,25 @@ def test_options_of_a_later_call_must_be_those_of_the_target(source: HistoryLab)
     with pytest.raises(InvalidRequest, match="has another start_column"):
         apply(source, "history", "feed", scd_type=2, start_column="valid_from")
     apply(source, "history", "feed", scd_type=2, on_null="quarantine")
+
+
+def test_deletes_without_a_sequence_of_their_own_are_refused(source: HistoryLab) -> None:
+    with pytest.raises(InvalidRequest, match="cannot order the deletes"):
+        apply(source, "history", scd_type=2, sequence_by="v")
+    query = (
+        "SELECT id, v, IF(`METADATA$ACTION` = 'DELETE', 'z', v) AS at, * EXCEPT (id, v) FROM net"
+    )
+    options = {"scd_type": 2, "sequence_by": "at", "except_column_list": "at"}
+    apply(source, "history", query=query, **options)
+    source.sql("DELETE FROM {t} WHERE id = 1")
+    apply(source, "history", query=query, **options)
+    found = {
+        row["id"]: row["__END_AT"] for row in source.spark.table(source.name("history")).collect()
+    }
+    assert found == {1: "z", 2: None, 3: None}
+
+
+def test_target_is_created_even_if_its_stream_has_no_data(source: HistoryLab) -> None:
+    source.engine.create_stream("quiet", on_table=source.path("t"))
+    assert apply(source, "copy", "quiet") is None
+    assert source.rows("copy") == []

@@ -14,8 +14,9 @@ from upsert_lab import Clock, UpsertLab
 from airflow_provider_cdc.engine import Engine, ProtocolPoint, StreamCatalog
 from airflow_provider_cdc.engine.core.upserts.job_records import JobClass
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
-from airflow_provider_cdc.engine.spark.upserts import apply_pruning, applying
-from airflow_provider_cdc.engine.spark.upserts.apply_pruning import BaseShare, Pruning
+from airflow_provider_cdc.engine.spark.tables import pruning
+from airflow_provider_cdc.engine.spark.tables.pruning import Pruning, TouchedShare
+from airflow_provider_cdc.engine.spark.upserts import applying
 from airflow_provider_cdc.engine.storage.delta.table_snapshots import newest_snapshot
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.jobs.model import ExportFormat, ExportTable, Request
@@ -26,7 +27,7 @@ from airflow_provider_cdc.jobs.slot_meter import slot_meter
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UpsertLab:
     """A base of four files, of keys 0 to 9, 10 to 19, 20 to 29 and 30 to 39."""
-    monkeypatch.setattr(apply_pruning, "WORTH_BYTES", 0)
+    monkeypatch.setattr(pruning, "WORTH_BYTES", 0)
     return UpsertLab.created(spark, tmp_path, four_files)
 
 
@@ -71,7 +72,7 @@ def test_files_without_a_key_of_a_change_are_not_read(lab: UpsertLab) -> None:
 def test_braces_in_keys_are_text(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply_pruning, "WORTH_BYTES", 0)
+    monkeypatch.setattr(pruning, "WORTH_BYTES", 0)
     lab = UpsertLab(spark, tmp_path)
     schema = "`k'ü` STRING, v INT"
     lab.engine.create_upsert_table(lab.table(), schema, "k'ü")
@@ -112,7 +113,7 @@ def test_bounds_with_quotes_are_text_under_any_escape_setting(
             lab.apply()
         total = newest_snapshot(lab.table(), Files()).size_bytes
         # The statistics alone show which files are touched.
-        monkeypatch.setattr(apply_pruning, "WORTH_BYTES", total // 2)
+        monkeypatch.setattr(pruning, "WORTH_BYTES", total // 2)
         write("OSLO")
         expected = lab.read()
         read, whole = shares(lab.apply())
@@ -139,7 +140,7 @@ def test_changes_after_the_pruning_check_wait_for_the_next_apply(
 ) -> None:
     share = Pruning.share
 
-    def share_before_a_write(*arguments: Any) -> BaseShare:
+    def share_before_a_write(*arguments: Any) -> TouchedShare:
         monkeypatch.setattr(Pruning, "share", share)
         found = share(*arguments)
         # A change of another file, one older than a row of the base, and one of a key that waits

@@ -19,8 +19,8 @@ from airflow_provider_cdc.engine.catalog.upsert_status import UpsertTableStatus
 from airflow_provider_cdc.engine.core.upserts.change_rows import Reason
 from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
+from airflow_provider_cdc.engine.spark.tables.pruning import Pruning, TouchedShare
 from airflow_provider_cdc.engine.spark.upserts import quarantine as quarantining
-from airflow_provider_cdc.engine.spark.upserts.apply_pruning import BaseShare, Pruning
 from airflow_provider_cdc.engine.spark.upserts.quarantine import Quarantine
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
@@ -213,7 +213,7 @@ def test_change_after_the_pruning_check_waits_for_one_held_meanwhile(
     lab.send((2, "b", 20, "UPSERT", None))
     look = Pruning.share
 
-    def look_before_an_apply(*args: Any) -> BaseShare:
+    def look_before_an_apply(*args: Any) -> TouchedShare:
         monkeypatch.setattr(Pruning, "share", look)
         share = look(*args)
         lab.send((1, "a", 10, "UPSERT", BAD))

@@ -42,9 +42,10 @@ def forget_text(
     )
     # A window and not a group: each forgotten event is a row of the MERGE.
     together = f"PARTITION BY {listed(shape.keys)}, _cdc_place"
+    last = f"SELECT *, max({APPLIED_AT}) OVER ({together}) AS _cdc_last FROM ({placed})"
     old = (
-        f"SELECT {listed(shape.keys)}, {SEQUENCE} FROM (SELECT *, max({APPLIED_AT})"
-        f" OVER ({together}) AS _cdc_last FROM ({placed})) WHERE _cdc_last < {moment_sql(now - horizon)}"
+        f"SELECT {listed(shape.keys)}, {SEQUENCE} FROM ({last})"
+        f" WHERE _cdc_last < {moment_sql(now - horizon)}"
     )
     nothing = ", ".join(f"NULL AS {name}" for name in map(quote, shape.keys))
     rows = (
@@ -56,7 +57,8 @@ def forget_text(
     return "\n".join(
         (
             f"MERGE INTO {memory} AS t USING ({rows}) AS c",
-            f"ON NOT c._cdc_is_mark AND t.{IS_OF_A_KEY} AND {pairs} AND t.{SEQUENCE} = c.{SEQUENCE}",
+            f"ON NOT c._cdc_is_mark AND {pairs} AND t.{SEQUENCE} = c.{SEQUENCE}"
+            f" AND t.{IS_OF_A_KEY}",
             "WHEN MATCHED THEN DELETE",
             f"WHEN NOT MATCHED AND c._cdc_is_mark THEN INSERT ({columns})"
             f" VALUES (c.{SEQUENCE}, '{Kind.FORGOTTEN}', {moment_sql(now)})",

@@ -39,11 +39,12 @@ def target_merge(shape: HistoryShape, target: str, plan: str, condition: str | N
     )
 
 
-def target_insert(shape: HistoryShape, target: str, plan: str) -> str:
-    """The INSERT that writes a plan into a target without rows."""
+def target_insert(shape: HistoryShape, target: str, plan: str, *, replaces: bool) -> str:
+    """The INSERT that writes a plan into a target without rows, or that ``replaces`` its rows."""
     written = _written(shape)
+    verb = "INSERT OVERWRITE" if replaces else "INSERT INTO"
     return (
-        f"INSERT INTO {target} ({', '.join(written)}) SELECT {', '.join(written.values())}"
+        f"{verb} {target} ({', '.join(written)}) SELECT {', '.join(written.values())}"
         f" FROM {plan} AS c WHERE c.{ACTION} = '{Action.WRITE}'"
     )
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from ..arguments.intervals import interval_iso, interval_of
 from ..arguments.one_or_several import one_or_several
+from ..delta.key_pruning import KeyColumn
 from ..errors import InvalidRequest
 from ..names import TableName, first_alike, name_key, quote
 from ..shown_values import shown
@@ -135,6 +136,12 @@ class UpsertTable:
     def values(self) -> tuple[str, ...]:
         """The names of the columns that are not in the key."""
         return tuple(column.name for column in self.columns if column.name not in self.primary_key)
+
+    @property
+    def first_key(self) -> KeyColumn:
+        """The first column of the key, by which files of the base are found."""
+        name = self.primary_key[0]
+        return KeyColumn(name, next(each.type for each in self.columns if each.name == name))
 
     @property
     def properties(self) -> dict[str, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..delta.key_pruning import Intervals, is_untouched
 from ..names import quote
 from .change_rows import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, column_list, same_key
 from .definition import CHANGE_TYPE, STATE, UpsertTable
-from .key_pruning import Intervals, is_untouched
 
 IS_DELETE = f"c.{CHANGE_TYPE} = 'DELETE'"
 """The condition that a winning change ``c`` is a delete."""

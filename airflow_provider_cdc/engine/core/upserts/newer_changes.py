@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..delta.key_pruning import Intervals
 from ..delta.log_actions import DataFile
 from ..names import quote
 from .change_rows import SEQUENCE, column_list
 from .definition import STATE, UpsertTable
-from .key_pruning import Intervals
 from .merge_sql import IS_DELETE, assigned, merge_head, new_state, winners
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..delta.key_pruning import Intervals
 from ..names import name_key, quote, spark_literal, text_value
 from .change_rows import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, column_list, same_key
 from .definition import CHANGE_TYPE, CHANGE_UNCHANGED, STATE, UpsertTable
-from .key_pruning import Intervals
 from .merge_sql import IS_DELETE, assigned, merge_head
 
 _STATE = f"t.{quote(STATE)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -24,6 +25,7 @@ from ...core.names import quote, stream_name
 from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
+from ..tables.pruning import BASE_BYTES, BASE_BYTES_READ
 from .plans import Plan, PlannedViews, Planning
 from .target_tables import HistoryTables, HistoryTarget
 from .upkeep import HistoryUpkeep
@@ -35,7 +37,7 @@ METRICS = {
     Action.QUARANTINE: "eventsQuarantined",
     Action.LATE: "eventsBeyondHorizon",
 }
-"""The metrics that an apply adds to those of its MERGE."""
+"""The metrics that an apply adds to those of its MERGE, besides those of the bytes read."""
 
 FindEvents = Callable[[StreamSpan, OpenChangeSets], tuple[HistoryTarget, DataFrame]]
 """Returns the target, and the events in the views of a stream."""
@@ -53,10 +55,17 @@ class Applying:
     clock: Callable[[], datetime]
 
     def apply(
-        self, subject: str, name: str, consumer: str, limit: BatchLimit, find: FindEvents
+        self,
+        subject: str,
+        name: str,
+        consumer: str,
+        limit: BatchLimit,
+        find: FindEvents,
+        is_missing: Callable[[], bool] = lambda: False,
     ) -> Outcome | None:
         """Apply what waits in the stream ``name``. ``None``: nothing waits.
 
+        :param is_missing: whether there is no target; ``find`` creates it even if nothing waits
         :param find: is called again if others move the stream or write to the target
         :raises StreamConflict: others kept doing that
         """
@@ -64,22 +73,37 @@ class Applying:
             stream = self._freed(name, consumer)
             span = self.parts.sources.span(stream, limit=limit)
             has_commits = any(table.commits for table in span.tables)
-            if not has_commits and not stream.shows_initial_rows:
+            is_idle = not has_commits and not stream.shows_initial_rows
+            if is_idle and not is_missing():
                 return None
             attempt = Consumer(self.parts, consumer, limit)
             with attempt.opened(span) as views:
                 target, events = find(span, views)
-                with self.planning.plan(target, events) as plan:
-                    try:
-                        return self._consumed(attempt, target, stream, views, plan)
-                    except StreamMoved:
-                        continue
-        raise StreamConflict(
-            subject,
-            "could not be written",
-            cause="others kept writing to it, or kept taking the stream",
-            fix="let one task write to it",
-        )
+                if is_idle:
+                    return None
+                with self.planning.plan(target, events) as plan, suppress(StreamMoved):
+                    return self._consumed(attempt, target, stream, views, plan)
+        raise _kept_moving(subject)
+
+    def replace_all(
+        self, target: HistoryTarget, name: str, consumer: str, find: FindEvents
+    ) -> Outcome:
+        """Replace all rows of a target by those of its whole history, in one commit, and consume
+        what waits in the stream ``name``.
+
+        :param find: returns every event up to the end of what is consumed
+        :raises StreamConflict: others kept moving the stream, or kept writing to the target
+        """
+        for _ in range(BEGIN_TRIES):
+            stream = self._freed(name, consumer)
+            span = self.parts.sources.span(stream)
+            attempt = Consumer(self.parts, consumer, BatchLimit())
+            with attempt.opened(span) as views:
+                _, events = find(span, views)
+                plan_anew = self.planning.plan(target, events, is_anew=True)
+                with plan_anew as plan, suppress(StreamMoved):
+                    return self._consumed(attempt, target, stream, views, plan)
+        raise _kept_moving(target.subject)
 
     def apply_planned(self, target: HistoryTarget, plan: Plan, consumer: str) -> Outcome:
         """Apply the only events that wait beside ``target``, from which ``plan`` was made.
@@ -120,8 +144,11 @@ class Applying:
         shape, relation = target.shape, quote(stream.name)
         # A killed call must not be finished with rows that were computed from other versions.
         mark = f"/* plan {uuid.uuid4().hex} */ "
-        write = target_insert if plan.is_first else target_merge
-        texts, versions = [mark + write(shape, target.sql, relation)], [plan.target_version]
+        if plan.is_anew or not plan.share.files:
+            write = target_insert(shape, target.sql, relation, replaces=plan.is_anew)
+        else:
+            write = target_merge(shape, target.sql, relation, plan.condition)
+        texts, versions = [mark + write], [plan.share.version]
         if plan.has_memory_rows:
             self.tables.create_memory(target)
             memory = f"delta.{quote(target.memory)}"
@@ -136,8 +163,18 @@ class Applying:
         return outcome
 
 
+def _kept_moving(subject: str) -> StreamConflict:
+    return StreamConflict(
+        subject,
+        "could not be written",
+        cause="others kept writing to it, or kept taking the stream",
+        fix="let one task write to it",
+    )
+
+
 def _measured(outcome: Outcome, plan: Plan) -> Outcome:
     metrics = {name: plan.counts.get(action, 0) for action, name in METRICS.items()}
+    metrics |= {BASE_BYTES: plan.share.total_bytes, BASE_BYTES_READ: plan.share.read_bytes}
     *others, last = outcome.statements
     measured = replace(last, metrics={**last.metrics, **metrics})
     return replace(outcome, statements=(*others, measured))

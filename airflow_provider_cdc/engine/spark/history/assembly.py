@@ -9,12 +9,17 @@ from pyspark.sql import SparkSession
 
 from ...consumption.attempts import ConsumptionServices
 from ...storage.files.stores import Files
+from ..archives.archive_tables import ArchiveTables
+from ..archives.archived_changes import ArchivedChanges
+from ..reading.change_feeds import ChangeFeeds
 from ..streams.creation import Creation
 from ..tables.delta_tables import Tables
+from ..tables.pruning import Pruning
 from .applying import Applying
 from .history_verbs import HistoryVerbs
 from .plans import Planning
 from .reads import HistoryReads
+from .rebuilding import Rebuilding
 from .snapshots import Snapshots
 from .sources import HistorySources
 from .staging import Staging
@@ -29,15 +34,21 @@ def history_verbs(
     tables: Tables,
     creation: Creation,
     clock: Callable[[], datetime],
+    archives: ArchiveTables,
+    archived: ArchivedChanges,
+    feeds: ChangeFeeds,
 ) -> HistoryVerbs:
     """The verbs of history targets."""
-    targets, planning = HistoryTables(spark, tables, files), Planning(spark, files)
+    targets = HistoryTables(spark, tables, files)
+    planning = Planning(spark, Pruning(spark, files), files)
+    upkeep = HistoryUpkeep(spark, files, clock)
+    applying = Applying(services, targets, planning, upkeep, files, clock)
     return HistoryVerbs(
         HistorySources(
             spark,
             targets,
             planning,
-            Applying(services, targets, planning, HistoryUpkeep(spark, files, clock), files, clock),
+            applying,
             Staging(targets, creation, services.registry),
             Snapshots(spark, files),
             tables,
@@ -45,4 +56,5 @@ def history_verbs(
             clock,
         ),
         HistoryReads(spark, targets, files),
+        Rebuilding(spark, targets, applying, archives, archived, feeds, files),
     )

@@ -20,6 +20,7 @@ from ...core.history.request import HistoryRequest
 from ...core.model.outcomes import Outcome
 from ...core.names import table_name
 from .reads import HistoryReads, Moment
+from .rebuilding import Rebuilding
 from .sources import HistorySources
 
 
@@ -27,9 +28,12 @@ from .sources import HistorySources
 class HistoryVerbs:
     """Copies (SCD type 1) and histories (SCD type 2) of sources."""
 
-    def __init__(self, sources: HistorySources, reads: HistoryReads) -> None:
+    def __init__(
+        self, sources: HistorySources, reads: HistoryReads, rebuilding: Rebuilding
+    ) -> None:
         self._sources = sources
         self._reads = reads
+        self._rebuilding = rebuilding
 
     def apply_changes(
         self,
@@ -182,3 +186,33 @@ class HistoryVerbs:
         :raises InvalidRange: the target's log does not hold ``known_at``
         """
         return self._reads.read(table_name(target), at, known_at)
+
+    def rebuild_history(
+        self,
+        target: str,
+        archive: str,
+        *,
+        stream: str,
+        consumer: str,
+        query: str | None = None,
+    ) -> Outcome:
+        """Compute a history target anew from an archive of its source, in one commit. Readers see
+        the rows before it or those after it.
+
+        The call consumes what waits in the stream, so that the target holds the source up to the
+        stream's new offset. The archive need not hold the newest commits: the rest is read from the
+        table. If the driver crashes, the next call does it again.
+
+        :param archive: the archive of the table that the stream is on
+        :param stream: the stream that fills the target
+        :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
+        :param query: the query with which :meth:`apply_changes` is called, if it is. The columns
+            that mark a change are those of a feed: ``_change_type`` and others
+        :raises TableNotFound: there is no such target, or no such archive
+        :raises InvalidRequest: it is not a history target, its source is not a stream, or the
+            archive is of another table
+        :raises InvalidRange: commits after the archive are no longer in the table
+        :raises StreamConflict: others kept moving the stream, or kept writing to the target
+        :raises StreamAccessDenied: the principal may not consume the stream
+        """
+        return self._rebuilding.rebuild(target, archive, stream, query, consumer)

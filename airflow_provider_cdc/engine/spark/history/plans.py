@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...consumption.ports import OpenChangeSets
 from ...core.change_sets.read_plan import ReadPlan
+from ...core.delta.key_pruning import KeyColumn, is_untouched
 from ...core.errors import CdcError, InvalidRequest
 from ...core.history.copy_sql import copy_sql
-from ...core.history.events import ACTION, BAD, TIE, Action
+from ...core.history.events import ACTION, BAD, REASON, TIE, Action
 from ...core.history.options import OnTie
 from ...core.history.plan_sql import Relations, plan_sql
 from ...core.model.outcomes import StreamOutcome
@@ -22,6 +23,8 @@ from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
 from ..session.failures import has_ended, reason
+from ..tables.pruning import Pruning, TouchedShare
+from ..tables.sql_types import sql_type
 from .target_tables import HistoryTarget
 
 
@@ -29,14 +32,22 @@ from .target_tables import HistoryTarget
 class Plan:
     """The rows to write, in a view, and how many there are of each :class:`Action`.
 
-    The versions are those that the plan was made from. ``memory_version`` is -1 without a memory.
+    ``share`` is the part of the target that they may touch, at the version from which the plan was
+    made. ``memory_version`` is -1 without a memory. ``is_anew``: the rows replace those of the
+    target.
     """
 
     view: str
     counts: Mapping[str, int]
-    target_version: int
+    share: TouchedShare
     memory_version: int
-    is_first: bool
+    is_anew: bool = False
+
+    @property
+    def condition(self) -> str | None:
+        """The condition of the rows ``t`` of the target that the plan may touch, as SQL."""
+        untouched = self.share.untouched
+        return None if untouched is None else is_untouched(untouched)
 
     @property
     def has_memory_rows(self) -> bool:
@@ -76,16 +87,20 @@ class Planning:
     """Makes the plans of one session."""
 
     spark: SparkSession
+    pruning: Pruning
     files: Files
 
     @contextmanager
-    def plan(self, target: HistoryTarget, rows: DataFrame) -> Iterator[Plan]:
+    def plan(
+        self, target: HistoryTarget, rows: DataFrame, *, is_anew: bool = False
+    ) -> Iterator[Plan]:
         """The plan of the events ``rows``. Its view exists until the block ends.
+
+        :param is_anew: plan as if the target had no rows yet
 
         :raises InvalidRequest: an event has no key or no sequence, or two are tied
         """
         options, shape = target.options, target.shape
-        base = newest_snapshot(target.table.location, self.files)
         memory_version, memory = -1, None
         if self.files.exists(f"{target.memory}/_delta_log"):
             found = newest_snapshot(target.memory, self.files)
@@ -94,8 +109,11 @@ class Planning:
         given, made = f"cdc_{uuid.uuid4().hex}", f"cdc_{uuid.uuid4().hex}"
         rows.createOrReplaceTempView(given)
         try:
+            share = self._share(target, given, is_anew=is_anew)
             if options.needs_intervals:
-                relations = Relations(given, target.sql, memory)
+                held = f"(SELECT * FROM {target.sql} WHERE false)" if is_anew else None
+                known = None if is_anew else memory
+                relations = Relations(given, held or _touchable(target, share), known)
                 text = plan_sql(shape, relations, options.on_tie)
             else:
                 text = copy_sql(shape, given, options.on_tie)
@@ -106,11 +124,28 @@ class Planning:
             planned.createOrReplaceTempView(made)
             try:
                 counts = {row[0]: row[1] for row in counted}
-                yield Plan(made, counts, base.version, memory_version, not base.files)
+                yield Plan(made, counts, share, memory_version, is_anew)
             finally:
                 self.spark.catalog.dropTempView(made)
         finally:
             self.spark.catalog.dropTempView(given)
+
+    def _share(self, target: HistoryTarget, events: str, *, is_anew: bool) -> TouchedShare:
+        """The part of the target that events may touch."""
+        location, name = target.table.location, target.shape.keys[0]
+        if is_anew or target.shape.has_truncates:
+            # A truncate ends the rows of all keys.
+            return self.pruning.whole(location)
+        key = KeyColumn(name, sql_type(target.schema[name].dataType))
+        keys = f"(SELECT {quote(name)} FROM {events} WHERE {REASON} IS NULL)"
+        return self.pruning.share(location, key, keys)
+
+
+def _touchable(target: HistoryTarget, share: TouchedShare) -> str:
+    """The rows of the target that events may touch, as a relation."""
+    if share.untouched is None:
+        return target.sql
+    return f"(SELECT t.* FROM {target.sql} AS t WHERE {is_untouched(share.untouched)})"
 
 
 @contextmanager

@@ -6,23 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from ...consumption.attempts import BEGIN_TRIES
 from ...consumption.ports import OpenChangeSets
 from ...core.consumption.batches import BatchLimit
-from ...core.errors import InvalidStatement, StreamConflict, StreamMoved
+from ...core.errors import InvalidRequest, StreamConflict, StreamMoved
+from ...core.history.expressions import plain_column
 from ...core.history.request import HistoryRequest
 from ...core.model.outcomes import Outcome
-from ...core.model.stream import Stream
-from ...core.names import table_name
-from ...core.sql.stream_queries import analyse_query, bind_query, is_query
+from ...core.names import name_key, table_name
+from ...core.sql.stream_queries import is_query
 from ...storage.delta.commit_times import CommitTimes
 from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
-from ..session.failures import first_line
 from ..session.session_settings import any_version
 from ..tables.delta_tables import Tables
 from .applying import Applying
@@ -30,9 +28,8 @@ from .event_rows import SourceRows, events
 from .plans import Planning, named_faults
 from .snapshots import Snapshots
 from .staging import Staging, staged_events
+from .stream_queries import query_of_stream, query_of_tables
 from .target_tables import HistoryTables, HistoryTarget
-
-_QUERY = "query of apply_changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +59,21 @@ class HistorySources:
 
     def _apply_stream(self, request: HistoryRequest, stream: str, consumer: str) -> Outcome | None:
         def find(span: StreamSpan, views: OpenChangeSets) -> tuple[HistoryTarget, DataFrame]:
-            rows = self.spark.table(views.names[span.stream.name])
-            if request.query is not None:
-                rows = self._of_stream(span.stream, views, request.query)
-            return self._events(request, self._source(span, rows))
+            name = span.stream.name
+            if request.query is None:
+                source = self._source(span, self.spark.table(views.names[name]))
+                _check_deletes(request, source)
+            else:
+                rows = query_of_stream(self.spark, name, views.names[name], request.query)
+                source = self._source(span, rows)
+            return self._events(request, source)
+
+        def is_missing() -> bool:
+            return self.source_tables.find(table_name(request.target)) is None
 
         subject = f"history target {request.target}"
-        return self.applying.apply(subject, stream, consumer, request.limit, find)
+        limit = request.limit
+        return self.applying.apply(subject, stream, consumer, limit, find, is_missing)
 
     def _apply_snapshot(
         self, request: HistoryRequest, snapshot: str, consumer: str
@@ -155,35 +160,26 @@ class HistorySources:
         log = DeltaLog(table.stream.source.location, self.files)
         return SourceRows(rows, stream, CommitTimes(log).of_offset(table.end))
 
-    def _of_stream(self, stream: Stream, views: OpenChangeSets, query: str) -> DataFrame:
-        found = analyse_query(query, [stream.name])
-        if found is None or stream.name not in found.streams:
-            raise InvalidStatement(
-                _QUERY,
-                f"does not read stream {stream.name}",
-                cause="it is not a SELECT from the stream",
-                fix=f"write SELECT ... FROM {stream.name}",
-            )
-        return self._analysed(bind_query(found, views.names))
-
     def _queried(self, query: str) -> DataFrame:
-        names = [stream.name for stream in self.applying.parts.registry.snapshot().streams()]
-        found = analyse_query(query, names)
-        if found is None or found.streams:
-            raise InvalidStatement(
-                _QUERY,
-                "is not a query of tables",
-                cause="expected a SELECT that reads no stream"
-                if found is None
-                else f"it reads stream {found.streams[0]}",
-                fix="write SELECT ... FROM a_table, or pass stream='...' too",
-            )
-        return self._analysed(query)
+        streams = self.applying.parts.registry.snapshot().streams()
+        return query_of_tables(self.spark, [each.name for each in streams], query)
 
-    def _analysed(self, text: str) -> DataFrame:
-        try:
-            return self.spark.sql(text)
-        except AnalysisException as error:
-            raise InvalidStatement(
-                _QUERY, "is refused by Spark", cause=first_line(error), fix="correct the query"
-            ) from None
+
+def _check_deletes(request: HistoryRequest, source: SourceRows) -> None:
+    """Refuse a history whose deletes have no sequence of their own.
+
+    :raises InvalidRequest: a deleted row would have the sequence of the row before it, and replace
+        it
+    """
+    options, own = request.options, set(map(name_key, source.metadata_columns))
+    names = [plain_column(text) for text in options.sequence_by]
+    is_of_row = all(name is not None and name_key(name) not in own for name in names)
+    is_unsaid = options.apply_as_deletes is None
+    if options.is_type_2 and names and is_of_row and source.shows_updates and is_unsaid:
+        raise InvalidRequest(
+            f"history target {request.target}",
+            "cannot order the deletes of its stream",
+            cause=f"a deleted row has the {', '.join(options.sequence_by)} that it had before",
+            fix="leave sequence_by out; or pass apply_as_deletes='false' to ignore deletes; or"
+            " let a query give them a sequence of their own",
+        )

@@ -34,15 +34,9 @@ from ...core.upserts.partial_changes import partial_apply_text
 from ...storage.files.best_effort import log_failures
 from ...storage.sources.source_log import StreamSpan
 from ..session.session_settings import may_broadcast
-from .apply_pruning import BaseShare, Pruning
+from ..tables.pruning import BASE_BYTES, BASE_BYTES_READ, Pruning, TouchedShare
 from .quarantine import Quarantine
 from .upsert_tables import UpsertTables
-
-BASE_BYTES = "baseBytes"
-BASE_BYTES_READ = "baseBytesRead"
-"""The metrics that an apply adds to those of its MERGE: the bytes of the base, and the most bytes
-of the base that it may have read.
-"""
 
 
 class Applying:
@@ -89,7 +83,7 @@ class Applying:
         # the same texts finish a killed call.
         quarantine, deletes = f"delta.{quote(table.quarantine)}", f"delta.{quote(table.deletes)}"
         divert = divert_text(table, quarantine, Memory(quarantine, deletes))
-        whole = self._pruning.whole(table)
+        whole = self._pruning.whole(table.location)
         rest = _comparing(table)(table, remaining(table, quarantine))
         return self._measured(table, self._consumer(table).consume([divert, rest]), whole)
 
@@ -101,7 +95,8 @@ class Applying:
         consumer, (waiting,) = self._consumer(table), span.tables
         files, begins = waiting.added_files, write_begins(waiting.commits)
         with consumer.opened(span) as views:
-            share = self._pruning.share(table, quote(views.names[table.stream]), files)
+            waiting_rows = quote(views.names[table.stream])
+            share = self._pruning.share(table.location, table.first_key, waiting_rows, files)
             changes = applicable_changes(table, quote(table.stream), memory, begins)
             is_newer = not table.has_partial_changes and are_newer(files, share.files)
             text = newer_text if is_newer else _comparing(table)
@@ -118,7 +113,7 @@ class Applying:
                 return None
         return self._measured(table, outcome, share)
 
-    def _measured(self, table: UpsertTable, outcome: Outcome, share: BaseShare) -> Outcome:
+    def _measured(self, table: UpsertTable, outcome: Outcome, share: TouchedShare) -> Outcome:
         """The outcome, with more metrics of its last statement: the share of the base that was
         read, and the numbers of changes in quarantine now.
         """

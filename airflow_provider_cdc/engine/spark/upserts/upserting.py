@@ -16,7 +16,8 @@ from ...core.upserts.job_records import JobClass
 from ...core.upserts.write_result import WriteResult
 from ...storage.delta.change_writes import result_of_write
 from ...storage.files.stores import Files
-from .applying import BASE_BYTES_READ, Applying
+from ..tables.pruning import BASE_BYTES_READ
+from .applying import Applying
 from .metering import Metering
 from .quarantine import Quarantine
 from .reads import Reads, TableRead

@@ -1,4 +1,4 @@
-"""Find the files of a base that changes cannot touch, before the changes are applied."""
+"""Find the files of a table that changes cannot touch, before the changes are applied."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from ...core.delta.key_pruning import Intervals, KeyColumn, intervals_of, key_ranges
 from ...core.delta.log_actions import DataFile
 from ...core.delta.table_schema import mapping_mode
 from ...core.names import quote
-from ...core.upserts.definition import UpsertTable
-from ...core.upserts.key_pruning import Intervals, intervals_of, key_ranges
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 
-# Pruning costs more than it saves if the base is smaller than this, or if a greater share of it
+BASE_BYTES = "baseBytes"
+BASE_BYTES_READ = "baseBytesRead"
+"""Metrics that an apply adds to those of its MERGE: the bytes of the table, and the most bytes that
+the apply may have read.
+"""
+
+# Pruning costs more than it saves if the table is smaller than this, or if a greater share of it
 # must be read anyway.
 WORTH_BYTES = 64 * 2**20
 _WORTH_SHARE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class BaseShare:
-    """How much of a base at ``version`` an apply must read: ``read_bytes`` of ``total_bytes``.
+class TouchedShare:
+    """How much of a table at ``version`` an apply must read: ``read_bytes`` of ``total_bytes``.
 
-    ``files`` are the add actions of the base. No change has a key in the intervals ``untouched``.
+    ``files`` are the add actions of the table. No change has a key in the intervals ``untouched``.
     """
 
     version: int
@@ -37,33 +42,35 @@ class BaseShare:
 
 
 class Pruning:
-    """Finds the part of a base that changes cannot touch, from statistics and the changes' keys."""
+    """Finds the part of a table that changes cannot touch, by statistics and the changes' keys."""
 
     def __init__(self, spark: SparkSession, files: Files) -> None:
         self._spark = spark
         self._files = files
 
-    def whole(self, table: UpsertTable) -> BaseShare:
-        """The whole base of ``table``."""
-        base = newest_snapshot(table.location, self._files)
-        return BaseShare(base.version, base.files, base.size_bytes, base.size_bytes)
+    def whole(self, location: str) -> TouchedShare:
+        """The whole table at ``location``."""
+        base = newest_snapshot(location, self._files)
+        return TouchedShare(base.version, base.files, base.size_bytes, base.size_bytes)
 
-    def share(self, table: UpsertTable, changes: str, files: Sequence[DataFile]) -> BaseShare:
-        """The part of the base of ``table`` that changes may touch.
+    def share(
+        self, location: str, key: KeyColumn, changes: str, files: Sequence[DataFile] | None = None
+    ) -> TouchedShare:
+        """The part of the table at ``location`` that changes may touch.
 
         :param changes: the changes, as an SQL relation
-        :param files: the files that hold the changes
+        :param files: the files that hold the changes, if their statistics may show the keys
         """
-        base = newest_snapshot(table.location, self._files)
+        base = newest_snapshot(location, self._files)
         total = base.size_bytes
-        whole = BaseShare(base.version, base.files, total, total)
+        whole = TouchedShare(base.version, base.files, total, total)
         mode = mapping_mode(base.metadata.get("configuration", {}))
         if total < WORTH_BYTES or mode != "none":
             return whole
-        intervals = intervals_of(table, base.files)
+        intervals = intervals_of(key, base.files)
         if intervals is None:
             return whole
-        ranges = key_ranges(table, files)
+        ranges = None if files is None else key_ranges(key, files)
         touched = intervals if ranges is None else intervals.near(ranges)
         if touched.size > WORTH_BYTES:
             touched = self._touched(touched, changes)
@@ -71,7 +78,7 @@ class Pruning:
         read = total - untouched.size
         if read > _WORTH_SHARE * total:
             return whole
-        return BaseShare(base.version, base.files, total, read, untouched)
+        return TouchedShare(base.version, base.files, total, read, untouched)
 
     def _touched(self, intervals: Intervals, changes: str) -> Intervals:
         """The intervals that hold the key of a change."""

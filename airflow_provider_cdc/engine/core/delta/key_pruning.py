@@ -1,4 +1,4 @@
-"""Finds the parts of a base that no change can touch, from the statistics of its files.
+"""Finds the parts of a table that no change can touch, from the statistics of its files.
 
 Files that are clustered by a key column hold intervals of its values. If no change has a key in an
 interval, the MERGE leaves the interval out, and Delta skips its files.
@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from ..delta.log_actions import DataFile
 from ..names import quote, text_value
-from .definition import UpsertTable
+from .log_actions import DataFile
 
 MOST_INTERVALS = 128
 _WIDE = 4
@@ -25,6 +24,14 @@ _NO_TEXT = "\N{REPLACEMENT CHARACTER}"
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 # The statistics of other types are rounded, or JSON does not hold them exactly.
 _TYPES = (*_WHOLE_NUMBERS, "date", "string")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """The first column of a key: its name, and its type as SQL writes it."""
+
+    name: str
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """The intervals of the values of ``column`` in a base, in order and without overlap.
+    """The intervals of the values of ``column`` in a table, in order and without overlap.
 
     A small file may span several of them.
     """
@@ -92,40 +99,32 @@ class Intervals:
         return f"CAST({text_value(str(value))} AS {self.type})"
 
 
-def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Intervals | None:
-    """The intervals of the first key column in a base, from the statistics of its ``files``.
+def intervals_of(key: KeyColumn, files: Sequence[Mapping[str, Any]]) -> Intervals | None:
+    """The intervals of the first key column in a table, from the statistics of its ``files``.
 
     ``None``: they would not help.
 
-    :param files: the ``add`` actions of the log of the base
+    :param files: the ``add`` actions of the log of the table
     """
-    name = table.primary_key[0]
-    kind = _type_of(table, name)
-    if kind not in _TYPES:
+    if key.type not in _TYPES:
         return None
     found = []
     for file in files:
-        bounds = _bounds(name, kind, file.get("stats"))
+        bounds = _bounds(key.name, key.type, file.get("stats"))
         if bounds is None:
             return None
         found.append(Interval(*bounds, int(file["size"])))
     apart = _apart(found)
-    return Intervals(name, kind, tuple(apart)) if len(apart) > 1 else None
+    return Intervals(key.name, key.type, tuple(apart)) if len(apart) > 1 else None
 
 
-def key_ranges(table: UpsertTable, files: Iterable[DataFile]) -> list[tuple[Any, Any]] | None:
+def key_ranges(key: KeyColumn, files: Iterable[DataFile]) -> list[tuple[Any, Any]] | None:
     """The least and the greatest value of the first key column in each of the ``files`` of changes.
     ``None``: the statistics do not show them.
     """
-    name = table.primary_key[0]
-    kind = _type_of(table, name)
-    found = [_bounds(name, kind, file.stats) for file in files]
+    found = [_bounds(key.name, key.type, file.stats) for file in files]
     known = [bounds for bounds in found if bounds is not None]
     return known if len(known) == len(found) else None
-
-
-def _type_of(table: UpsertTable, name: str) -> str:
-    return next(column.type for column in table.columns if column.name == name)
 
 
 def _bounds(name: str, kind: str, stats: str | None) -> tuple[Any, Any] | None:

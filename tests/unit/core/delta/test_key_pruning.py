@@ -10,21 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.engine.core.delta.log_actions import DataFile
-from airflow_provider_cdc.engine.core.names import table_name
-from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTable
-from airflow_provider_cdc.engine.core.upserts.key_pruning import (
+from airflow_provider_cdc.engine.core.delta.key_pruning import (
     MOST_INTERVALS,
     Intervals,
+    KeyColumn,
     intervals_of,
     is_untouched,
     key_ranges,
 )
+from airflow_provider_cdc.engine.core.delta.log_actions import DataFile
 
 
-def table(kind: str = "int", key: str = "id") -> UpsertTable:
-    base = table_name("/lake/t")
-    return UpsertTable("/lake/t", base, "/lake/t", "i", (Column(key, kind),), (key,))
+def key_column(kind: str = "int", name: str = "id") -> KeyColumn:
+    return KeyColumn(name, kind)
 
 
 def file(low: Any, high: Any, size: int = 10, key: str = "id") -> dict[str, Any]:
@@ -40,7 +38,7 @@ def bounds(found: Intervals | None) -> list[tuple[Any, Any, int]]:
 def test_files_that_overlap_are_one_interval() -> None:
     files = [file(5, 9), file(20, 29), file(1, 5), file(10, 19)]
 
-    assert bounds(intervals_of(table(), files)) == [(1, 9, 20), (10, 19, 10), (20, 29, 10)]
+    assert bounds(intervals_of(key_column(), files)) == [(1, 9, 20), (10, 19, 10), (20, 29, 10)]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +53,7 @@ def test_files_that_overlap_are_one_interval() -> None:
     ],
 )
 def test_files_without_separate_intervals_prune_nothing(files: list[dict[str, Any]]) -> None:
-    assert intervals_of(table(), files) is None
+    assert intervals_of(key_column(), files) is None
 
 
 @pytest.mark.parametrize(
@@ -65,18 +63,18 @@ def test_files_without_separate_intervals_prune_nothing(files: list[dict[str, An
 def test_statistics_that_sort_unlike_their_values_are_not_used(kind: str, bound: str) -> None:
     good = {"date": "2021-01-01", "string": "b"}[kind]
 
-    assert intervals_of(table(kind), [file(good, good), file(bound, bound)]) is None
-    assert key_ranges(table(kind), [DataFile.of(file(bound, good))]) is None
-    assert key_ranges(table(kind), [DataFile.of(file(good, good))]) == [(good, good)]
+    assert intervals_of(key_column(kind), [file(good, good), file(bound, bound)]) is None
+    assert key_ranges(key_column(kind), [DataFile.of(file(bound, good))]) is None
+    assert key_ranges(key_column(kind), [DataFile.of(file(good, good))]) == [(good, good)]
 
 
 @pytest.mark.parametrize("kind", ["double", "decimal(10,2)", "timestamp", "boolean", "binary"])
 def test_statistics_that_are_rounded_are_not_used(kind: str) -> None:
-    assert intervals_of(table(kind), [file(1, 2), file(3, 4)]) is None
+    assert intervals_of(key_column(kind), [file(1, 2), file(3, 4)]) is None
 
 
 def test_condition_excludes_the_intervals_that_no_change_touches() -> None:
-    found = intervals_of(table(key="a`b"), [file(n, n, key="a`b") for n in (1, 3, 5)])
+    found = intervals_of(key_column(name="a`b"), [file(n, n, key="a`b") for n in (1, 3, 5)])
     assert found is not None
     untouched = found.without(found.numbered([1]))
 
@@ -88,23 +86,23 @@ def test_condition_excludes_the_intervals_that_no_change_touches() -> None:
 
 
 def test_intervals_near_changes_are_found_by_the_ranges_of_their_files() -> None:
-    found = intervals_of(table(), [file(n, n + 5) for n in (0, 10, 20, 30, 40)])
+    found = intervals_of(key_column(), [file(n, n + 5) for n in (0, 10, 20, 30, 40)])
     assert found is not None
 
     def near(*ranges: tuple[int, int]) -> list[int]:
         files = [DataFile.of(file(low, high)) for low, high in ranges]
-        given = key_ranges(table(), files)
+        given = key_ranges(key_column(), files)
         assert given is not None
         return [interval.low for interval in found.near(given).found]
 
     assert near((12, 13)) == [10]
     assert near((6, 9)) == near() == []
     assert near((15, 20), (-5, 0), (41, 99)) == [0, 10, 20, 40]
-    assert key_ranges(table(), [DataFile.of(file(1, 2)), DataFile.of({"path": "f"})]) is None
+    assert key_ranges(key_column(), [DataFile.of(file(1, 2)), DataFile.of({"path": "f"})]) is None
 
 
 def test_text_with_a_quote_or_backslash_in_a_bound_is_written_in_bytes() -> None:
-    found = intervals_of(table("string"), [file("a", "c'"), file("d\\", "e")])
+    found = intervals_of(key_column("string"), [file("a", "c'"), file("d\\", "e")])
     assert found is not None
     assert "CAST('a' AS string)" in found.rows()
     # The session decides what a backslash in a literal means.
@@ -118,7 +116,7 @@ def test_intervals_cover_every_file_and_are_apart_and_few(
     ranges: list[tuple[int, int]],
 ) -> None:
     files = [file(low, low + length) for low, length in ranges]
-    found = intervals_of(table(), files)
+    found = intervals_of(key_column(), files)
     if found is None:
         return
     assert 2 <= len(found.found) <= MOST_INTERVALS
@@ -135,6 +133,6 @@ def test_intervals_cover_every_file_and_are_apart_and_few(
 
 def test_small_file_that_lies_across_the_others_does_not_join_them() -> None:
     files = [file(start, start + 9, 100) for start in range(0, 50, 10)]
-    found = intervals_of(table(), [*files, file(0, 49, 2)])
+    found = intervals_of(key_column(), [*files, file(0, 49, 2)])
 
     assert bounds(found) == [(start, start + 9, 100) for start in range(0, 50, 10)]
