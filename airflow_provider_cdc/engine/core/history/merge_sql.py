@@ -8,12 +8,21 @@ from .plan_parts import DELETED, END, IS_OF_A_KEY
 from .shape import HistoryShape
 
 
-def target_merge(shape: HistoryShape, target: str, plan: str, condition: str | None = None) -> str:
+def target_merge(
+    shape: HistoryShape,
+    target: str,
+    plan: str,
+    condition: str | None = None,
+    *,
+    is_small: bool = False,
+) -> str:
     """The MERGE that writes the rows of a plan into the target.
 
     :param target: the target, as SQL
     :param plan: the relation of the plan, as SQL
     :param condition: what else holds for every row ``t`` that the plan touches
+    :param is_small: whether the plan can be sent to each task that reads the target. Spark does not
+        know how small rows are that were computed before
     """
     pairs = [f"t.{name} = c.{name}" for name in map(quote, shape.keys)]
     if shape.is_type_2 and shape.start is not None:
@@ -26,9 +35,10 @@ def target_merge(shape: HistoryShape, target: str, plan: str, condition: str | N
     is_compared = shape.is_type_2 or shape.remembers or bool(shape.filled)
     differs = "" if is_compared else f" AND NOT ({same or 'true'})"
     updates = ", ".join(f"{name} = {value}" for name, value in written.items())
+    hint = "/*+ BROADCAST(p) */ " if is_small else ""
     return "\n".join(
         (
-            f"MERGE INTO {target} AS t USING (SELECT * FROM {plan}"
+            f"MERGE INTO {target} AS t USING (SELECT {hint}* FROM {plan} AS p"
             f" WHERE {ACTION} IN ('{Action.WRITE}', '{Action.REMOVE}')) AS c",
             f"ON {' AND '.join(pairs)}",
             f"WHEN MATCHED AND c.{ACTION} = '{Action.REMOVE}' THEN DELETE",

@@ -147,7 +147,9 @@ class Applying:
         if plan.is_anew or not plan.share.files:
             write = target_insert(shape, target.sql, relation, replaces=plan.is_anew)
         else:
-            write = target_merge(shape, target.sql, relation, plan.condition)
+            write = target_merge(
+                shape, target.sql, relation, plan.condition, is_small=plan.is_small
+            )
         texts, versions = [mark + write], [plan.share.version]
         if plan.has_memory_rows:
             self.tables.create_memory(target)

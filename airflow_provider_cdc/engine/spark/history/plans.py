@@ -23,24 +23,29 @@ from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
 from ..session.failures import has_ended, reason
+from ..session.session_settings import may_broadcast
 from ..tables.pruning import Pruning, TouchedShare
 from ..tables.sql_types import sql_type
 from .target_tables import HistoryTarget
+
+_BYTES_OF_A_VALUE = 16
+_SMALL_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The rows to write, in a view, and how many there are of each :class:`Action`.
 
-    ``share`` is the part of the target that they may touch, at the version from which the plan was
-    made. ``memory_version`` is -1 without a memory. ``is_anew``: the rows replace those of the
-    target.
+    ``is_small``: the rows of the target can be sent to each task. ``share`` is the part of the
+    target that they may touch, at the version from which the plan was made. ``memory_version`` is
+    -1 without a memory. ``is_anew``: the rows replace those of the target.
     """
 
     view: str
     counts: Mapping[str, int]
     share: TouchedShare
     memory_version: int
+    is_small: bool = False
     is_anew: bool = False
 
     @property
@@ -124,11 +129,18 @@ class Planning:
             planned.createOrReplaceTempView(made)
             try:
                 counts = {row[0]: row[1] for row in counted}
-                yield Plan(made, counts, share, memory_version, is_anew)
+                is_small = self._is_small(target, counts)
+                yield Plan(made, counts, share, memory_version, is_small, is_anew)
             finally:
                 self.spark.catalog.dropTempView(made)
         finally:
             self.spark.catalog.dropTempView(given)
+
+    def _is_small(self, target: HistoryTarget, counts: Mapping[str, int]) -> bool:
+        """Whether the rows to write can be sent to each task that reads the target."""
+        rows = counts.get(Action.WRITE, 0) + counts.get(Action.REMOVE, 0)
+        size = rows * len(target.schema) * _BYTES_OF_A_VALUE
+        return size <= _SMALL_BYTES and may_broadcast(self.spark)
 
     def _share(self, target: HistoryTarget, events: str, *, is_anew: bool) -> TouchedShare:
         """The part of the target that events may touch."""
