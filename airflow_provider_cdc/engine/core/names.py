@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from .errors import InvalidName
 from .shown_values import shown
@@ -42,6 +43,11 @@ def text_value(text: str) -> str:
     if any(sign in text for sign in "'\\$"):
         return f"CAST(X'{text.encode().hex()}' AS STRING)"
     return spark_literal(text)
+
+
+def moment_sql(moment: datetime) -> str:
+    """A moment as an expression of Spark SQL, independent of the session's time zone."""
+    return f"TIMESTAMP_LTZ '{moment.isoformat()}'"
 
 
 def stream_name(text: object) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from ..arguments.points import Timestamp, Version
 from ..errors import InvalidRange, InvalidRequest
 from ..model.sources import Offset
+from ..names import moment_sql
 from ..shown_values import shown
 from .definition import COMMIT_TIMESTAMP, COMMIT_VERSION, Archive
 
@@ -69,11 +70,6 @@ def replayed(archive: Archive, point: object, reach: Reach | None) -> str:
                 cause=f"expected a version or a time, found {shown(point)}",
                 fix='pass as_of=Version(3) or as_of=Timestamp("2026-01-01T00:00:00Z")',
             )
-
-
-def moment_sql(moment: datetime) -> str:
-    """The expression of a moment, independent of the session's time zone."""
-    return f"TIMESTAMP_LTZ '{moment.isoformat()}'"
 
 
 def _outside(archive: Archive, wanted: str, held: str) -> InvalidRange:

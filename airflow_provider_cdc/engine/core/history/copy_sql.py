@@ -10,8 +10,8 @@ from .shape import HistoryShape
 
 
 def copy_sql(shape: HistoryShape, events: str, on_tie: OnTie) -> str:
-    """The same for a target that keeps the newest row of each key, if no event is late and NULL is
-    a value. The history of a key does not matter then.
+    """The query of what to write, with the columns of :func:`~.plan_sql.plan_sql`, for a target
+    that keeps the newest row of each key. No event is late, and NULL is a value.
     """
     keys, last = listed(shape.keys), f"struct({SEQUENCE}, {KIND}, {ORDER})"
     # A key has one row in each commit.

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ..names import quote, text_value
+from ..names import moment_sql, quote
 from .events import APPLIED_AT, KIND, SEQUENCE, Kind
-from .plan_parts import IS_OF_A_KEY, listed
+from .plan_parts import IS_OF_A_KEY, listed, same_key
 from .shape import HistoryShape
-
-
-def moment_sql(moment: datetime) -> str:
-    """A moment as SQL."""
-    return f"CAST({text_value(moment.isoformat())} AS TIMESTAMP_LTZ)"
 
 
 def forget_text(
@@ -30,7 +25,7 @@ def forget_text(
     place, found = f"CAST(NULL AS {shape.sequence_type})", f"{memory} AS m"
     if shape.start is not None and shape.end is not None:
         start, end = f"t.{quote(shape.start)}", f"t.{quote(shape.end)}"
-        same = " AND ".join(f"t.{name} = m.{name}" for name in map(quote, shape.keys))
+        same = same_key(shape, "t", "m")
         place = f"coalesce({start}, m.{SEQUENCE})"
         found += (
             f" LEFT JOIN {target} AS t ON {same} AND m.{SEQUENCE} >= {start}"
@@ -52,7 +47,7 @@ def forget_text(
         f"SELECT *, false AS _cdc_is_mark FROM ({old}) UNION ALL"
         f" SELECT {nothing}, max({SEQUENCE}), true FROM ({old}) HAVING max({SEQUENCE}) IS NOT NULL"
     )
-    pairs = " AND ".join(f"t.{name} = c.{name}" for name in map(quote, shape.keys))
+    pairs = same_key(shape, "t", "c")
     columns = f"{SEQUENCE}, {KIND}, {APPLIED_AT}"
     return "\n".join(
         (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..names import quote
-from .events import ACTION, APPLIED_AT, KIND, REASON, SEQUENCE, Action
-from .plan_parts import DELETED, END, IS_OF_A_KEY
+from .events import ACTION, APPLIED_AT, KIND, REASON, SEQUENCE, Action, Kind
+from .plan_parts import DELETED, END, IS_OF_A_KEY, same_key
 from .shape import HistoryShape
 
 
@@ -24,7 +24,7 @@ def target_merge(
     :param is_small: whether the plan can be sent to each task that reads the target. Spark does not
         know how small rows are that were computed before
     """
-    pairs = [f"t.{name} = c.{name}" for name in map(quote, shape.keys)]
+    pairs = [same_key(shape, "t", "c")]
     if shape.is_type_2 and shape.start is not None:
         pairs.append(f"t.{quote(shape.start)} = c.{SEQUENCE}")
     if condition is not None:
@@ -81,11 +81,11 @@ def memory_merge(shape: HistoryShape, memory: str, plan: str, applied_at: str) -
     pairs = [f"t.{name} <=> c.{name}" for name in map(quote, shape.keys)]
     of_a_key = f"t.{IS_OF_A_KEY} AND c.{IS_OF_A_KEY}"
     pairs += [f"t.{SEQUENCE} = c.{SEQUENCE}", f"({of_a_key} OR t.{KIND} = c.{KIND})"]
-    kept = f"c.{ACTION} = '{Action.REMEMBER}' AND t.{KIND} <> 'Q'"
+    kept = f"c.{ACTION} = '{Action.REMEMBER}' AND t.{KIND} <> '{Kind.QUARANTINED}'"
     written = {quote(name): f"c.{quote(name)}" for name in shape.data}
     written |= {
         SEQUENCE: f"c.{SEQUENCE}",
-        KIND: f"if(c.{ACTION} = '{Action.QUARANTINE}', 'Q', c.{KIND})",
+        KIND: f"if(c.{ACTION} = '{Action.QUARANTINE}', '{Kind.QUARANTINED}', c.{KIND})",
         REASON: f"c.{REASON}",
         APPLIED_AT: applied_at,
     }

@@ -17,6 +17,11 @@ IS_OF_A_KEY = f"{KIND} IN ('U', 'D')"
 _FILLED = f"{RESERVED}filled_"
 
 
+def same_key(shape: HistoryShape, left: str, right: str) -> str:
+    """The condition that rows of two relations have the same key. A NULL does not equal any key."""
+    return " AND ".join(f"{left}.{name} = {right}.{name}" for name in map(quote, shape.keys))
+
+
 def passed_on(shape: HistoryShape, action: Action, relation: str, condition: str) -> str:
     """Events that a plan passes on as they are."""
     return (

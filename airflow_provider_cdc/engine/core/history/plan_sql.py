@@ -13,17 +13,15 @@ from dataclasses import dataclass
 
 from ..names import quote
 from .action_sql import actions_of_type_1, actions_of_type_2
-from .events import ACTION, KIND, ORDER, REASON, SEQUENCE, Action, Kind
+from .events import KIND, ORDER, REASON, SEQUENCE, Action, Kind
 from .options import OnTie
 from .plan_parts import (
-    DELETED,
-    END,
     IS_OF_A_KEY,
     content,
     listed,
     passed_on,
-    plan_columns,
     resolved,
+    same_key,
     struct_of,
     unless,
 )
@@ -60,7 +58,7 @@ def plan_sql(shape: HistoryShape, found: Relations, on_tie: OnTie) -> str:
         "fresh": f"SELECT * FROM {found.events} WHERE {REASON} IS NULL",
         **_cuts(shape, found),
         "touched": _touched(shape, found),
-        "held": _held(shape, found),
+        "held": _semi_join(shape, f"SELECT * FROM {found.target}"),
         "every": _every(shape, found),
         "flagged": _flagged(shape, on_tie),
         "chosen": _chosen(shape, on_tie),
@@ -112,13 +110,9 @@ def _touched(shape: HistoryShape, found: Relations) -> str:
     return f"SELECT DISTINCT {keys} FROM ({' UNION ALL '.join(queries)})"
 
 
-def _held(shape: HistoryShape, found: Relations) -> str:
-    """The rows of the target that have a touched key."""
-    return _semi_join(shape, f"SELECT * FROM {found.target}")
-
-
 def _semi_join(shape: HistoryShape, rows: str) -> str:
-    same = " AND ".join(f"t.{name} = k.{name}" for name in map(quote, shape.keys))
+    """Those of ``rows`` that have a touched key."""
+    same = same_key(shape, "t", "k")
     return f"SELECT t.* FROM ({rows}) AS t LEFT SEMI JOIN _cdc_touched AS k ON {same}"
 
 
@@ -146,7 +140,7 @@ def _every(shape: HistoryShape, found: Relations) -> str:
             f" FROM _cdc_held WHERE NOT ({end} <=> {shape.open_end})"
         )
     if found.memory is not None:
-        kept = _semi_join(shape, f"SELECT * FROM {found.memory} WHERE {KIND} IN ('U', 'D')")
+        kept = _semi_join(shape, f"SELECT * FROM {found.memory} WHERE {IS_OF_A_KEY}")
         queries.append(
             f"SELECT {keys}{values}, {SEQUENCE}, {KIND}, {_NO_ORDER}, {_REMEMBERED}, NULL"
             f" FROM ({kept})"
@@ -297,12 +291,10 @@ def _spans(shape: HistoryShape) -> str:
 
 def _tied(shape: HistoryShape) -> str:
     """The new events that have the sequence of another event, and other values."""
-    return (
-        f"SELECT {plan_columns(shape)} FROM (SELECT *, '{Action.QUARANTINE}' AS {ACTION},"
-        f" CAST(NULL AS {shape.sequence_type}) AS {END}, false AS {DELETED},"
-        f" 'another event has its key and its sequence' AS {REASON} FROM _cdc_flagged"
-        f" WHERE {_ORIGIN} = {_NEW} AND {KIND} = 'U' AND {_TIED})"
-    )
+    reason = f"'another event has its key and its sequence' AS {REASON}"
+    condition = f"{_ORIGIN} = {_NEW} AND {KIND} = 'U' AND {_TIED}"
+    relation = f"(SELECT *, {reason} FROM _cdc_flagged)"
+    return passed_on(shape, Action.QUARANTINE, relation, condition)
 
 
 def _shown(shape: HistoryShape) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
-from ..names import quote
+from ..names import moment_sql, quote
 from .change_rows import INGESTED_AT, SEQUENCE
 from .definition import STATE, UpsertTable
 from .diversion import KEY_HASH, key_hash
@@ -21,7 +21,7 @@ def remember_text(table: UpsertTable, deletes: str, before: datetime) -> str:
     return (
         f"MERGE INTO {deletes} AS t USING (SELECT {key_hash(table)} AS {KEY_HASH},"
         f" max({_STATE}.sequence) AS {SEQUENCE} FROM {table.sql}"
-        f" WHERE {_STATE}.deleted_at < {_moment(before)} GROUP BY ALL) AS c"
+        f" WHERE {_STATE}.deleted_at < {moment_sql(before)} GROUP BY ALL) AS c"
         f" ON t.{KEY_HASH} = c.{KEY_HASH}"
         f" WHEN MATCHED AND c.{SEQUENCE} > t.{SEQUENCE} THEN UPDATE SET {SEQUENCE} = c.{SEQUENCE}"
         f" WHEN NOT MATCHED THEN INSERT ({KEY_HASH}, {SEQUENCE})"
@@ -46,8 +46,4 @@ def forget_text(changes: str, before: datetime) -> str:
 
     :param changes: their table, as SQL
     """
-    return f"DELETE FROM {changes} WHERE {INGESTED_AT} < {_moment(before)}"
-
-
-def _moment(moment: datetime) -> str:
-    return f"TIMESTAMP_LTZ '{moment.astimezone(UTC).isoformat(sep=' ')}'"
+    return f"DELETE FROM {changes} WHERE {INGESTED_AT} < {moment_sql(before)}"

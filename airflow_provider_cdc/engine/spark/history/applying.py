@@ -16,12 +16,11 @@ from ...consumption.ports import OpenChangeSets
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import StreamConflict, StreamMoved
 from ...core.history.events import Action
-from ...core.history.memory_sql import moment_sql
 from ...core.history.merge_sql import memory_merge, target_insert, target_merge
 from ...core.model.access import Right, check_access
 from ...core.model.outcomes import Outcome
 from ...core.model.stream import Stream
-from ...core.names import quote, stream_name
+from ...core.names import moment_sql, quote, stream_name
 from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan

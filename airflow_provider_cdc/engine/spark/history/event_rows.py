@@ -16,7 +16,7 @@ from ...core.history.events import BAD, KIND, ORDER, REASON, SEQUENCE, Kind
 from ...core.history.options import HistoryOptions, OnNull
 from ...core.history.shape import HistoryShape, sequence_sql
 from ...core.model.stream import METADATA_COLUMNS, Stream, StreamMode
-from ...core.names import name_key, quote, text_value
+from ...core.names import moment_sql, name_key, quote
 from ..change_sets.columns import parts_of
 from ..session.failures import first_line
 from ..tables.sql_types import sql_type
@@ -129,7 +129,7 @@ class SourceRows:
         if _FEED.commit_timestamp in set(self.metadata_columns):
             return F.col(quote(_FEED.commit_timestamp))
         assert self.moment is not None
-        return F.expr(f"CAST({text_value(self.moment.isoformat())} AS {STREAM_ORDER})")
+        return F.expr(moment_sql(self.moment))
 
 
 def sequence_type(source: SourceRows, options: HistoryOptions, subject: str) -> DataType:

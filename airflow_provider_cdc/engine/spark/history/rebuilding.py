@@ -13,11 +13,10 @@ from ...core.archives.definition import COMMIT_VERSION, ROW_ID, Archive
 from ...core.change_feed.feed_options import ChangeType, FeedColumns, OutOfRange
 from ...core.change_feed.feed_request import FeedEdge
 from ...core.errors import InvalidRequest
-from ...core.history.memory_sql import moment_sql
 from ...core.history.options import SourceKind
 from ...core.model.outcomes import Outcome
 from ...core.model.stream import ColumnStyle, StreamMode
-from ...core.names import quote, table_name
+from ...core.names import moment_sql, quote, table_name
 from ...storage.delta.commit_times import CommitTimes
 from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files

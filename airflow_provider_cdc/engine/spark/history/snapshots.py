@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from ...core.errors import InvalidRequest
 from ...core.history.events import KIND, REASON, SEQUENCE, Kind
 from ...core.history.options import Absent, OnNull
-from ...core.names import name_key, quote, text_value
+from ...core.names import moment_sql, name_key, quote
 from ...storage.files.stores import Files
-from .event_rows import STREAM_ORDER, bad_key, refusing, stored_columns
+from .event_rows import bad_key, refusing, stored_columns
 from .target_tables import HistoryTarget
 
 _NEW, _HELD = "_cdc_new", "_cdc_held"
@@ -84,7 +84,7 @@ class Snapshots:
         shown = [F.col(f"{_NEW}.{quote(name)}").alias(name) for name in shape.values]
         kind = F.when(is_absent, Kind.DELETE.value).otherwise(Kind.UPSERT.value)
         found = changed.select(
-            *keys, *shown, _moment(at).alias(SEQUENCE), kind.alias(KIND), F.col(REASON)
+            *keys, *shown, F.expr(moment_sql(at)).alias(SEQUENCE), kind.alias(KIND), F.col(REASON)
         )
         return found.unionByName(self._mark(target, at))
 
@@ -96,7 +96,7 @@ class Snapshots:
         ]
         return self.spark.range(1).select(
             *nothing,
-            _moment(at).alias(SEQUENCE),
+            F.expr(moment_sql(at)).alias(SEQUENCE),
             F.lit(Kind.SNAPSHOT.value).alias(KIND),
             F.lit(None).cast("string").alias(REASON),
         )
@@ -121,10 +121,6 @@ class Snapshots:
 def _same(names: list[str]) -> Column:
     pairs = (F.col(f"t.{name}").eqNullSafe(F.col(f"s.{name}")) for name in names)
     return reduce(lambda left, right: left & right, pairs)
-
-
-def _moment(at: datetime) -> Column:
-    return F.expr(f"CAST({text_value(at.isoformat())} AS {STREAM_ORDER})")
 
 
 def _micros(at: datetime) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pyspark.sql import SparkSession
 
@@ -17,9 +17,6 @@ from ...storage.files.due_marks import DueMarks
 from ...storage.files.stores import Files
 from ..session.idempotent_writes import plain_write
 from .target_tables import HistoryTarget
-
-_PER_HORIZON = 8
-_LONGEST = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +38,11 @@ class HistoryUpkeep:
             return
         marks = DueMarks(self.files, self.clock)
         with log_failures(f"forgetting events of {target.name}", logging.WARNING):
-            every = max(min(horizon / _PER_HORIZON, _LONGEST), timedelta(0))
-            if not marks.is_due(target.table.location, every):
+            if not marks.is_due(target.table.location, horizon):
                 return
+            now = self.clock()
             memory = f"delta.{quote(target.memory)}"
-            text = forget_text(target.shape, memory, target.sql, self.clock(), horizon)
+            text = forget_text(target.shape, memory, target.sql, now, horizon)
             with plain_write(self.spark):
                 self.spark.sql(text)
-            marks.note(target.table.location)
+            marks.note(target.table.location, now)

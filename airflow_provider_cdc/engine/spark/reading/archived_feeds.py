@@ -15,7 +15,7 @@ from ...core.archives.definition import (
     ROW_ID,
     Archive,
 )
-from ...core.archives.replay_point import Reach, moment_sql
+from ...core.archives.replay_point import Reach
 from ...core.change_feed.feed_options import FeedSchema
 from ...core.change_feed.feed_request import FeedPoint
 from ...core.change_feed.feed_schema import with_dropped_columns
@@ -23,7 +23,7 @@ from ...core.delta.layout_history import layout_history
 from ...core.delta.table_schema import Layout, matching_path
 from ...core.errors import InvalidRange, InvalidRequest
 from ...core.model.sources import Offset
-from ...core.names import TableName
+from ...core.names import TableName, moment_sql
 from ...storage.delta.delta_log import DeltaLog
 from ...storage.sources.feed_bounds import FeedBounds
 from ...storage.sources.source_log import SourceRange

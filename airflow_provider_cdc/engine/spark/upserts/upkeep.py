@@ -20,9 +20,6 @@ log = logging.getLogger(__name__)
 CHANGES_KEPT_FOR = timedelta(days=7)
 """How long changes stay after they were ingested. Delta then keeps their files equally long."""
 
-_PER_HORIZON = 8
-_LONGEST = timedelta(days=1)
-
 
 class Upkeep:
     """The upkeep of upsert tables. A caller that applied changes runs it when it is due."""
@@ -45,7 +42,7 @@ class Upkeep:
         removes its file. VACUUM waits as long as streams need files.
         """
         try:
-            if self._is_due(table):
+            if self._marks.is_due(table.location, table.tombstone_horizon):
                 self._run(table)
         except Exception as error:
             # The most likely cause is a concurrent change of the table.
@@ -62,10 +59,4 @@ class Upkeep:
         ):
             with plain_write(self._spark):
                 self._spark.sql(text)
-        self._marks.note(table.location)
-
-    def _is_due(self, table: UpsertTable) -> bool:
-        # An upkeep is due at least daily. So old changes are removed on time even if deletes are
-        # remembered for years.
-        every = min(table.tombstone_horizon / _PER_HORIZON, _LONGEST)
-        return self._marks.is_due(table.location, every)
+        self._marks.note(table.location, now)
