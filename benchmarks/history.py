@@ -12,7 +12,7 @@ from airflow_provider_cdc.engine import Engine, Version
 
 from .results import Row
 from .shapes import COLUMNS, FILES, KEY, VALUES, new_rows
-from .tables import ROW_TRACKING, VECTORS, Workshop, create_table
+from .tables import ROW_TRACKING, VECTORS, Workshop, append, create_table, newest_version
 from .timing import Patience, timed_in_turns
 
 APPLY = "apply_changes, scd_type=2"
@@ -56,11 +56,11 @@ class Targets:
         dbt = f"{COLUMNS}, {own}, {_HASH} STRING"
         create_table(spark, Path(self.dbt), dbt, settings, cluster=KEY)
         filled = self._filled().repartitionByRange(files, KEY)
-        _append(filled, self.target)
-        _append(filled, self.by_hand)
-        _append(filled.selectExpr("*", f"{_hash_of(_START)} AS {_HASH}"), self.dbt)
+        append(filled, self.target)
+        append(filled, self.by_hand)
+        append(filled.selectExpr("*", f"{_hash_of(_START)} AS {_HASH}"), self.dbt)
         locations = (self.target, self.by_hand, self.dbt)
-        self._version = {location: self._newest(location) for location in locations}
+        self._version = {location: newest_version(self._spark, location) for location in locations}
 
     def _make_target(self) -> None:
         """Create the target by an empty batch."""
@@ -91,15 +91,15 @@ class Targets:
         found = self._spark.read.format("delta").load(self.by_hand).where(f"{_END} IS NULL")
         values = [f"{_CHANGED.get(name, name)} AS {name}" for name in _NAMES]
         rows = found.where(where).selectExpr(*values, f"{sequence}L AS {_SEQUENCE}")
-        _append(rows.coalesce(1), location)
+        append(rows.coalesce(1), location)
         return location
 
     def prepare(self, events: str) -> None:
         """Bring all tables back to what they were filled with, and let ``events`` wait."""
         for location, version in self._version.items():
-            if self._newest(location) != version:
+            if newest_version(self._spark, location) != version:
                 self._spark.sql(f"RESTORE TABLE delta.`{location}` TO VERSION AS OF {version}")
-                self._version[location] = self._newest(location)
+                self._version[location] = newest_version(self._spark, location)
         self.engine.create_stream(
             "changes", on_table=events, mode="append_only", at=Version(0), or_replace=True
         )
@@ -173,11 +173,6 @@ class Targets:
             if held != expected:
                 raise AssertionError(f"{location}: found {held}, expected {expected}")
 
-    def _newest(self, location: str) -> int:
-        newest = self._spark.sql(f"DESCRIBE HISTORY delta.`{location}` LIMIT 1").first()
-        assert newest is not None
-        return int(newest["version"])
-
 
 def one_size(
     spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
@@ -230,10 +225,6 @@ def _hash_of(sequence: str, prefix: str = "") -> str:
 
 def _differs(left: str, right: str) -> str:
     return " OR ".join(f"NOT ({left}.{name} <=> {right}.{name})" for name in VALUES)
-
-
-def _append(rows: DataFrame, location: str) -> None:
-    rows.write.format("delta").mode("append").save(location)
 
 
 def _digest(rows: DataFrame) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_cdc.engine import Engine, Stream
 from airflow_provider_cdc.engine.core.change_sets.rewrites import net_difference
@@ -52,6 +52,18 @@ class Bench:
     def touched_bytes(self) -> int:
         """The bytes of the files in which the two ends of the commits differ."""
         return net_difference(SourceLog(Files()).range(self.stream).commits).size_bytes
+
+
+def append(rows: DataFrame, location: str) -> None:
+    """Append rows to a Delta table."""
+    rows.write.format("delta").mode("append").save(location)
+
+
+def newest_version(spark: SparkSession, location: str) -> int:
+    """The newest version of a Delta table."""
+    newest = spark.sql(f"DESCRIBE HISTORY delta.`{location}` LIMIT 1").first()
+    assert newest is not None
+    return int(newest["version"])
 
 
 def create_table(

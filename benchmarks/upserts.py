@@ -16,7 +16,7 @@ from airflow_provider_cdc.engine import Engine
 
 from .results import Row
 from .shapes import COLUMNS, FILES, KEY, VALUES, new_rows
-from .tables import VECTORS, Workshop, create_table
+from .tables import VECTORS, Workshop, append, create_table, newest_version
 from .timing import Patience, read_all, timed
 
 APPLY = "apply_upserts"
@@ -62,11 +62,11 @@ class Tables:
         create_table(spark, Path(self.delta_rs), COLUMNS, {VECTORS: False})
         ordered = new_rows(spark, rows).repartitionByRange(files, KEY)
         state = "named_struct('sequence', repeat('0', 16), 'deleted_at', CAST(NULL AS TIMESTAMP))"
-        _append(ordered.selectExpr("*", f"{state} AS _cdc"), self.upserts)
+        append(ordered.selectExpr("*", f"{state} AS _cdc"), self.upserts)
         for location in (self.by_hand, self.delta_rs):
-            _append(ordered, location)
+            append(ordered, location)
         locations = (self.upserts, self.by_hand, self.delta_rs)
-        self._filled = {location: self._newest(location) for location in locations}
+        self._filled = {location: newest_version(self._spark, location) for location in locations}
 
     def changes(self, where: str) -> str:
         """A Delta table of changes to the rows of ``where``. One of ten is a delete. For another
@@ -125,11 +125,6 @@ class Tables:
             found = self._spark.read.format("delta").load(location)
             if _digest(found) != _digest(expected):
                 raise AssertionError(f"{location}: other rows than in the upsert table")
-
-    def _newest(self, location: str) -> int:
-        newest = self._spark.sql(f"DESCRIBE HISTORY delta.`{location}` LIMIT 1").first()
-        assert newest is not None
-        return int(newest["version"])
 
 
 def one_size(
@@ -194,10 +189,6 @@ def _read(spark: SparkSession, tables: Tables, changes: str, patience: Patience)
 def _apply(tables: Tables) -> None:
     if tables.engine.apply_upserts(tables.upserts) is None:
         raise AssertionError("no change waited")
-
-
-def _append(rows: DataFrame, location: str) -> None:
-    rows.write.format("delta").mode("append").save(location)
 
 
 def _differs(keys: pa.Array) -> pa.Array:
