@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import (
     AirflowNotFoundException,
     AirflowSkipException,
 )
+from history_options import APPLY_OPTIONS
 from streams import NOON, new_stream, register
 
 from airflow_provider_cdc import operators as package
@@ -122,37 +123,7 @@ GOOD = {
     RewindStream: {"stream": "s", "to": Version(0)},
     UndropStream: {"stream": "s"},
     EnableChangeTracking: {"table": "/t", "row_tracking": True, "change_feed": False},
-    ApplyChanges: {
-        "target": "/t",
-        "keys": "id",
-        "stream": "s",
-        "query": None,
-        "snapshot": None,
-        "scd_type": 2,
-        "sequence_by": "id",
-        "apply_as_deletes": None,
-        "apply_as_truncates": None,
-        "column_list": None,
-        "except_column_list": None,
-        "track_history_column_list": None,
-        "track_history_except_column_list": None,
-        "ignore_null_updates": False,
-        "start_column": None,
-        "end_column": None,
-        "open_end": None,
-        "current_column": None,
-        "deleted": "close",
-        "tombstone_horizon": "P2D",
-        "on_tie": None,
-        "on_null": "fail",
-        "snapshot_at": None,
-        "absent": "delete",
-        "absent_scope": None,
-        "cluster_by": None,
-        "consumer": "c",
-        "max_commits": None,
-        "max_bytes": None,
-    },
+    ApplyChanges: {"target": "/t", **APPLY_OPTIONS},
     RebuildHistory: {
         "target": "/t",
         "archive": "/a",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from absurd_values import FEW_ABSURD
+from history_options import APPLY_OPTIONS
 from pyspark.sql import DataFrame, SparkSession
 from upsert_lab import SALARIES, UpsertLab
 
@@ -96,37 +97,7 @@ class Scene(UpsertLab):
                 "archive": None,
                 "exclude_regex": None,
             },
-            "apply_changes": {
-                "target": self.path("history"),
-                "keys": "id",
-                "stream": "s",
-                "query": None,
-                "snapshot": None,
-                "scd_type": 2,
-                "sequence_by": "id",
-                "apply_as_deletes": None,
-                "apply_as_truncates": None,
-                "column_list": None,
-                "except_column_list": None,
-                "track_history_column_list": None,
-                "track_history_except_column_list": None,
-                "ignore_null_updates": False,
-                "start_column": None,
-                "end_column": None,
-                "open_end": None,
-                "current_column": None,
-                "deleted": "close",
-                "tombstone_horizon": "P2D",
-                "on_tie": None,
-                "on_null": "fail",
-                "snapshot_at": None,
-                "absent": "delete",
-                "absent_scope": None,
-                "cluster_by": None,
-                "consumer": "c",
-                "max_commits": None,
-                "max_bytes": None,
-            },
+            "apply_changes": {"target": self.path("history"), **APPLY_OPTIONS},
             "read_scd": {"target": self.path("history"), "at": None, "known_at": None},
             "rebuild_history": {
                 "target": self.path("history"),

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from history_options import HISTORY_OPTIONS
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.history.expressions import check_expression, plain_column
@@ -25,27 +26,10 @@ from airflow_provider_cdc.engine.core.history.shape import (
 )
 
 GIVEN: dict[str, Any] = {
+    **HISTORY_OPTIONS,
     "source": SourceKind.STREAM,
-    "keys": "id",
-    "scd_type": 2,
     "sequence_by": None,
-    "apply_as_deletes": None,
-    "apply_as_truncates": None,
-    "column_list": None,
-    "except_column_list": None,
-    "track_history_column_list": None,
-    "track_history_except_column_list": None,
-    "ignore_null_updates": False,
-    "start_column": None,
-    "end_column": None,
-    "open_end": None,
-    "current_column": None,
-    "deleted": "close",
     "tombstone_horizon": timedelta(days=2),
-    "on_tie": None,
-    "on_null": "fail",
-    "absent": "delete",
-    "absent_scope": None,
 }
 
 
