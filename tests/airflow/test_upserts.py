@@ -19,6 +19,7 @@ from streams import NOON, add_file, new_stream, offset_at, quiet_stream, registe
 from airflow_provider_cdc.dag_factories import apply_plan
 from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.delta.columns import Column
 from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
 from airflow_provider_cdc.engine.core.model.outcomes import (
     Outcome,
@@ -30,7 +31,6 @@ from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.names import table_name
 from airflow_provider_cdc.engine.core.upserts.definition import (
     TOMBSTONE_HORIZON,
-    Column,
     UpsertTable,
 )
 from airflow_provider_cdc.engine.storage.files.stores import Files

@@ -19,6 +19,7 @@ from airflow_provider_cdc.engine.core.archives.archive_outcome import ArchiveOut
 from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan, Strategy
 from airflow_provider_cdc.engine.core.change_streams.definition import CaptureSettings, ChangeStream
 from airflow_provider_cdc.engine.core.change_streams.layout import Layout as Partitions
+from airflow_provider_cdc.engine.core.delta.columns import Column
 from airflow_provider_cdc.engine.core.model.consumption import (
     Consumption,
     PlannedStatement,
@@ -38,7 +39,7 @@ from airflow_provider_cdc.engine.core.model.sources import Base, FileFormat, Fol
 from airflow_provider_cdc.engine.core.model.stream import Phase, Stream
 from airflow_provider_cdc.engine.core.names import TableName
 from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
-from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTable
+from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 from airflow_provider_cdc.engine.core.verification.proof import VerificationState
 from airflow_provider_cdc.engine.core.verification.verification import Verification
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Record

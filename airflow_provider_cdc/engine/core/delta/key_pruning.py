@@ -15,6 +15,7 @@ from functools import reduce
 from typing import Any
 
 from ..names import quote, text_value
+from .columns import Column
 from .log_actions import DataFile
 
 MOST_INTERVALS = 128
@@ -24,14 +25,6 @@ _NO_TEXT = "\N{REPLACEMENT CHARACTER}"
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 # The statistics of other types are rounded, or JSON does not hold them exactly.
 _TYPES = (*_WHOLE_NUMBERS, "date", "string")
-
-
-@dataclass(frozen=True, slots=True)
-class KeyColumn:
-    """The first column of a key: its name, and its type as SQL writes it."""
-
-    name: str
-    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,7 @@ class Intervals:
         return f"CAST({text_value(str(value))} AS {self.type})"
 
 
-def intervals_of(key: KeyColumn, files: Sequence[Mapping[str, Any]]) -> Intervals | None:
+def intervals_of(key: Column, files: Sequence[Mapping[str, Any]]) -> Intervals | None:
     """The intervals of the first key column in a table, from the statistics of its ``files``.
 
     ``None``: they would not help.
@@ -118,7 +111,7 @@ def intervals_of(key: KeyColumn, files: Sequence[Mapping[str, Any]]) -> Interval
     return Intervals(key.name, key.type, tuple(apart)) if len(apart) > 1 else None
 
 
-def key_ranges(key: KeyColumn, files: Iterable[DataFile]) -> list[tuple[Any, Any]] | None:
+def key_ranges(key: Column, files: Iterable[DataFile]) -> list[tuple[Any, Any]] | None:
     """The least and the greatest value of the first key column in each of the ``files`` of changes.
     ``None``: the statistics do not show them.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..delta.columns import is_key_type
 from ..errors import InvalidRequest
 from ..names import first_alike, free_name, name_key, quote, text_value
 from .expressions import plain_column
@@ -13,7 +14,6 @@ from .options import DELETED, Deleted, HistoryOptions
 RESERVED = "_cdc_"
 """How the names of the columns begin that events have besides those of the target."""
 
-_NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
 _INCOMPARABLE = ("map", "variant")
 
 
@@ -228,7 +228,7 @@ def check_key_type(subject: str, name: str, kind: str) -> None:
     :param kind: its type, as SQL writes it
     :raises InvalidRequest: it is refused
     """
-    if kind.lower().startswith(_NO_KEY_TYPES):
+    if not is_key_type(kind):
         raise InvalidRequest(
             subject,
             f"cannot have the key column {name}",

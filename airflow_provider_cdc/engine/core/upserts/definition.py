@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from ..arguments.intervals import interval_iso, interval_of
 from ..arguments.one_or_several import one_or_several
-from ..delta.key_pruning import KeyColumn
+from ..delta.columns import WITH_STATISTICS, Column, clustering_key, is_key_type, leaves
 from ..errors import InvalidRequest
 from ..names import TableName, first_alike, name_key, quote
 from ..shown_values import shown
@@ -42,17 +42,6 @@ _PRIMARY_KEY = f"{_PREFIX}primary_key"
 MAX_STALENESS = f"{_PREFIX}max_staleness"
 HORIZON = f"{_PREFIX}tombstone_horizon"
 _PARTIAL = f"{_PREFIX}partial_changes"
-_MAX_CLUSTERED = 4
-_WITH_STATISTICS = (
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "decimal",
-    "string",
-    "date",
-    "timestamp",
-)
 # Neither MERGE nor the run-time merge can compare such values.
 _INCOMPARABLE = re.compile(r"\b(map|variant|collate)\b", re.IGNORECASE)
 # Spark pads such a value only when it reads a table. Delta checks the length of a change's value
@@ -60,9 +49,7 @@ _INCOMPARABLE = re.compile(r"\b(map|variant|collate)\b", re.IGNORECASE)
 _WITH_LENGTH = re.compile(r"\b(?:var)?char\s*\(", re.IGNORECASE)
 _QUOTED = re.compile(r"`(?:[^`]|``)*`")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_WITH_STATISTICS_COLUMNS = 32
 _STATE_LEAVES = 4
-_NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
 
 
 class OnBadRows(StrEnum):
@@ -72,14 +59,6 @@ class OnBadRows(StrEnum):
 
     FAIL = "fail"
     QUARANTINE = "quarantine"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the data: its name, and its type as SQL writes it."""
-
-    name: str
-    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +117,10 @@ class UpsertTable:
         return tuple(column.name for column in self.columns if column.name not in self.primary_key)
 
     @property
-    def first_key(self) -> KeyColumn:
+    def first_key(self) -> Column:
         """The first column of the key, by which files of the base are found."""
         name = self.primary_key[0]
-        return KeyColumn(name, next(each.type for each in self.columns if each.name == name))
+        return Column(name, next(each.type for each in self.columns if each.name == name))
 
     @property
     def properties(self) -> dict[str, str]:
@@ -281,7 +260,7 @@ def checked_columns(
     for column in key:
         if column not in known:
             raise _invalid(name, "has an unknown key column", f"there is no column {column}")
-        if known[column].type.lower().startswith(_NO_KEY_TYPES):
+        if not is_key_type(known[column].type):
             raise _invalid(
                 name,
                 f"has the key column {known[column].name}",
@@ -316,13 +295,8 @@ def clustered_by(
     """
     known = {name_key(column.name): column for column in columns}
     if wanted is None:
-        leaves, early = _STATE_LEAVES if is_wide(columns) else 0, set()
-        for column in columns:
-            leaves += _leaves(column)
-            if leaves <= _WITH_STATISTICS_COLUMNS and column.type.startswith(_WITH_STATISTICS):
-                early.add(column.name)
         key = [known[name_key(column)].name for column in primary_key]
-        return tuple([column for column in key if column in early][:_MAX_CLUSTERED])
+        return clustering_key(columns, key, _STATE_LEAVES if is_wide(columns) else 0)
     names = one_or_several(f"upsert table {name}", "cluster_by", wanted)
     for given in names:
         if name_key(given) not in known:
@@ -336,7 +310,7 @@ def is_wide(columns: Iterable[Column]) -> bool:
 
     Delta keeps statistics of the first 32 columns only.
     """
-    return sum(map(_leaves, columns)) + _STATE_LEAVES > _WITH_STATISTICS_COLUMNS
+    return leaves(columns) + _STATE_LEAVES > WITH_STATISTICS
 
 
 def is_reserved(column: str) -> bool:
@@ -347,12 +321,6 @@ def is_reserved(column: str) -> bool:
         name_key(CHANGE_SEQUENCE_NUMBER),
         name_key(CHANGE_UNCHANGED),
     )
-
-
-def _leaves(column: Column) -> int:
-    # Each field of a struct counts. The structs are counted too, so the result may be too high but
-    # not too low.
-    return 1 + column.type.count(":")
 
 
 def _twice(columns: Sequence[Column]) -> str:

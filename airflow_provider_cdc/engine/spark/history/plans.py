@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...consumption.ports import OpenChangeSets
 from ...core.change_sets.read_plan import ReadPlan
-from ...core.delta.key_pruning import KeyColumn, is_untouched
+from ...core.delta.columns import Column
+from ...core.delta.key_pruning import is_untouched
 from ...core.errors import CdcError, InvalidRequest
 from ...core.history.copy_sql import copy_sql
 from ...core.history.events import ACTION, BAD, REASON, TIE, Action
@@ -148,7 +149,7 @@ class Planning:
         if is_anew or target.shape.has_truncates:
             # A truncate ends the rows of all keys.
             return self.pruning.whole(location)
-        key = KeyColumn(name, sql_type(target.schema[name].dataType))
+        key = Column(name, sql_type(target.schema[name].dataType))
         keys = f"(SELECT {quote(name)} FROM {events} WHERE {REASON} IS NULL)"
         return self.pruning.share(location, key, keys)
 

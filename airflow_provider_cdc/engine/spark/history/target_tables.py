@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from ...core.delta.column_steps import Add, adapted, plain
+from ...core.delta.columns import Column, clustering_key
 from ...core.delta.table_schema import MAPPING_MODE
 from ...core.delta.tracking import ENABLED
 from ...core.errors import InvalidRequest
@@ -41,18 +42,6 @@ from ..tables.sql_types import sql_type
 from .event_rows import STREAM_ORDER, SourceRows, sequence_type
 
 _MEMORY, _INCOMING = "/_cdc/memory", "/_cdc/incoming"
-_MOST_CLUSTERED = 4
-_WITH_STATISTICS = 32
-_CLUSTERABLE = (
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "decimal",
-    "string",
-    "date",
-    "timestamp",
-)
 _PROPERTIES = {
     ENABLED: "true",
     "delta.enableDeletionVectors": "true",
@@ -248,7 +237,7 @@ class HistoryTables:
         kinds: Mapping[str, DataType],
         in_order: Sequence[str],
         wanted: Sequence[str] | None,
-    ) -> list[str]:
+    ) -> tuple[str, ...]:
         known = {name_key(name): name for name in (*in_order, *shape.own)}
         if wanted is not None:
             for name in wanted:
@@ -259,17 +248,9 @@ class HistoryTables:
                         cause=f"there is no column {name}",
                         fix="correct cluster_by",
                     )
-            return [known[name_key(name)] for name in wanted]
-        early, leaves = set(), 0
-        for name in in_order:
-            leaves += 1 + sql_type(kinds[name]).count(":")
-            if leaves <= _WITH_STATISTICS:
-                early.add(name)
-        return [
-            name
-            for name in shape.keys
-            if name in early and sql_type(kinds[name]).startswith(_CLUSTERABLE)
-        ][:_MOST_CLUSTERED]
+            return tuple(known[name_key(name)] for name in wanted)
+        columns = [Column(name, sql_type(kinds[name])) for name in in_order]
+        return clustering_key(columns, shape.keys)
 
     def _adopted(self, table: Table, options: HistoryOptions, source: SourceRows) -> HistoryTarget:
         """A table that somebody else made, as the copy of a source."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ...core.delta.key_pruning import Intervals, KeyColumn, intervals_of, key_ranges
+from ...core.delta.columns import Column
+from ...core.delta.key_pruning import Intervals, intervals_of, key_ranges
 from ...core.delta.log_actions import DataFile
 from ...core.delta.table_schema import mapping_mode
 from ...core.names import quote
@@ -54,7 +55,7 @@ class Pruning:
         return TouchedShare(base.version, base.files, base.size_bytes, base.size_bytes)
 
     def share(
-        self, location: str, key: KeyColumn, changes: str, files: Sequence[DataFile] | None = None
+        self, location: str, key: Column, changes: str, files: Sequence[DataFile] | None = None
     ) -> TouchedShare:
         """The part of the table at ``location`` that changes may touch.
 

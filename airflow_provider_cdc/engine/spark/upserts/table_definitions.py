@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from ...core.arguments.intervals import interval_if_given, interval_of
 from ...core.arguments.one_or_several import one_or_several
 from ...core.arguments.validation import Kept
+from ...core.delta.columns import Column
 from ...core.errors import InvalidRequest, TableExists
 from ...core.names import name_key, quote, table_name
 from ...core.upserts.change_rows import BATCH, INGESTED_AT, ORDER, REASON, SEQUENCE, SINCE
@@ -24,7 +25,6 @@ from ...core.upserts.definition import (
     HORIZON,
     MAX_STALENESS,
     STATE,
-    Column,
     UpsertTable,
     check_lengths,
     checked_columns,

@@ -9,13 +9,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from ...core.delta.columns import Column
 from ...core.delta.log_actions import TableState
 from ...core.delta.table_snapshot import TableSnapshot
 from ...core.errors import CdcError, InvalidRequest, StreamConflict, TableNotFound
 from ...core.model.tables import Table
 from ...core.names import TableName, name_key, table_name
 from ...core.upserts.definition import (
-    Column,
     UpsertTable,
     is_reserved,
     is_upsert_table,

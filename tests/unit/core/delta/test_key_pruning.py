@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.engine.core.delta.columns import Column
 from airflow_provider_cdc.engine.core.delta.key_pruning import (
     MOST_INTERVALS,
     Intervals,
-    KeyColumn,
     intervals_of,
     is_untouched,
     key_ranges,
@@ -21,8 +21,8 @@ from airflow_provider_cdc.engine.core.delta.key_pruning import (
 from airflow_provider_cdc.engine.core.delta.log_actions import DataFile
 
 
-def key_column(kind: str = "int", name: str = "id") -> KeyColumn:
-    return KeyColumn(name, kind)
+def key_column(kind: str = "int", name: str = "id") -> Column:
+    return Column(name, kind)
 
 
 def file(low: Any, high: Any, size: int = 10, key: str = "id") -> dict[str, Any]:

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_provider_cdc.engine.core.delta.columns import Column
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.names import TableName
 from airflow_provider_cdc.engine.core.upserts.definition import (
-    Column,
     UpsertTable,
     check_lengths,
     checked_columns,
