@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,6 +105,25 @@ def test_tie_keeps_the_later_event(lab: HistoryLab) -> None:
         lab.apply("copy")
     assert lab.intervals("history") == {"k": [row(1, None, "b")], "l": [row(1, None, "b")]}
     assert lab.newest("copy") == {key: {"v": "b", "u": None} for key in "kl"}
+
+
+def test_killed_creation_of_the_memory_is_done_by_the_next_apply(lab: HistoryLab) -> None:
+    lab.make_events("history")
+    lab.deliver([("k", u(1, "a"))])
+    lab.apply("history", scd_type=2)
+    log = Path(lab.path("history")) / "_cdc" / "memory" / "_delta_log"
+    assert not log.exists()
+    # A killed CREATE TABLE leaves this folder without a commit.
+    log.mkdir(parents=True)
+    # A delete without a row is an event that no row of the target shows.
+    lab.deliver([("k", u(2, "b")), ("l", d(2))])
+    lab.apply("history", scd_type=2)
+    lab.deliver([("l", u(1, "a"))])
+    lab.apply("history", scd_type=2)
+    assert lab.intervals("history") == {
+        "k": [row(1, 2, "a"), row(2, None, "b")],
+        "l": [row(1, 2, "a")],
+    }
 
 
 def test_tie_is_refused_and_nothing_is_written(lab: HistoryLab) -> None:

@@ -112,6 +112,17 @@ def test_comment_on_a_field_of_the_base_does_not_change_its_column(
     assert lab.engine.read_upsert_table(lab.table()).count() == 1
 
 
+def test_killed_creation_of_the_base_is_done_by_the_next_call(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    (Path(lab.table()) / "_delta_log").mkdir(parents=True)
+
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+
+    assert lab.engine.read_upsert_table(lab.table()).count() == 0
+
+
 def test_existing_upsert_table_is_not_created_again(lab: UpsertLab) -> None:
     with pytest.raises(TableExists):
         lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
@@ -143,6 +154,9 @@ def test_unfinished_table_refuses_use_until_its_creation_is_finished(
     lab: UpsertLab,
 ) -> None:
     shutil.rmtree(lab.changes())
+    # A killed CREATE TABLE leaves this folder without a commit.
+    log = Path(lab.changes()) / "_delta_log"
+    log.mkdir(parents=True)
     lab.engine.drop_stream(lab.engine.describe_streams()[0].name)
     for call in (
         lambda: lab.write((1, "a", 1, "UPSERT")),
@@ -152,7 +166,7 @@ def test_unfinished_table_refuses_use_until_its_creation_is_finished(
     ):
         with pytest.raises(InvalidRequest, match="is not complete"):
             call()
-    assert not Path(lab.changes()).exists()
+    assert not list(log.iterdir())
 
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", if_not_exists=True)
     lab.write((1, "a", 1, "UPSERT"))

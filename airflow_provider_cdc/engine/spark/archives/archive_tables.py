@@ -92,6 +92,7 @@ class ArchiveTables:
         given = {_APPEND_ONLY: "true", **identity(stream, begun)}
         if needs_mapping(fields):
             given[MAPPING_MODE] = "name"
+        self.tables.remove_unfinished(name.path)
         with escaped_literals(self.spark), refused_by_spark(subject):
             self.spark.sql(
                 f"CREATE TABLE {name.sql} ({', '.join(columns)}) USING delta"

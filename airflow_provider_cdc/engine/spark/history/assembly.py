@@ -51,7 +51,6 @@ def history_verbs(
             applying,
             Staging(targets, creation, services.registry),
             Snapshots(spark, files),
-            tables,
             files,
             clock,
         ),

@@ -108,7 +108,7 @@ class Planning:
         """
         options, shape = target.options, target.shape
         memory_version, memory = -1, None
-        if self.files.exists(f"{target.memory}/_delta_log"):
+        if target.has_memory(self.files):
             found = newest_snapshot(target.memory, self.files)
             memory_version = found.version
             memory = f"delta.{quote(target.memory)}" if found.files else None

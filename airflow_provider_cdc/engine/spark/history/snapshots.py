@@ -32,7 +32,7 @@ class Snapshots:
 
         :raises InvalidRequest: it is older
         """
-        if not self.files.exists(f"{target.memory}/_delta_log"):
+        if not target.has_memory(self.files):
             return
         found = self.spark.sql(
             f"SELECT unix_micros(max({SEQUENCE})) FROM delta.{quote(target.memory)}"

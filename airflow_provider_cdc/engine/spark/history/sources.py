@@ -22,7 +22,6 @@ from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
 from ..session.session_settings import any_version
-from ..tables.delta_tables import Tables
 from .applying import Applying
 from .event_rows import SourceRows, events
 from .plans import Planning, named_faults
@@ -42,7 +41,6 @@ class HistorySources:
     applying: Applying
     staging: Staging
     snapshots: Snapshots
-    source_tables: Tables
     files: Files
     clock: Callable[[], datetime]
 
@@ -69,7 +67,7 @@ class HistorySources:
             return self._events(request, source)
 
         def is_missing() -> bool:
-            return self.source_tables.find(table_name(request.target)) is None
+            return self.tables.tables.find(table_name(request.target)) is None
 
         subject = f"history target {request.target}"
         limit = request.limit
@@ -120,7 +118,7 @@ class HistorySources:
         """The rows of a table, or of a query, and the moment that they show."""
         if is_query(snapshot):
             return self._queried(snapshot), self.clock()
-        table = self.source_tables.get(table_name(snapshot))
+        table = self.tables.tables.get(table_name(snapshot))
         log = DeltaLog(table.location, self.files)
         version = log.latest_version()
         rows = self.spark.read.format("delta").option("versionAsOf", version)

@@ -75,6 +75,10 @@ class HistoryTarget:
         """The root of the table of the events that no row of the target shows."""
         return f"{self.table.location}{_MEMORY}"
 
+    def has_memory(self, files: Files) -> bool:
+        """Whether :attr:`memory` exists. Until an event has to be remembered, it does not."""
+        return DeltaLog(self.memory, files).is_begun
+
     @property
     def incoming(self) -> str:
         """The root of the table of the events of queries and snapshots that are not applied."""
@@ -123,10 +127,11 @@ class HistoryTables:
         if stored is None:
             return self._adopted(table, options, source)
         check_unchanged(subject, stored, options)
-        if stored != options:
-            self._remember(table.sql, with_alterations(stored, options))
+        altered = with_alterations(stored, options)
+        if altered != stored:
+            self._remember(table.sql, altered)
         self._follow(table, options, source)
-        return self._of(table)
+        return self._described(table, altered)
 
     def _stored_options(self, table: Table) -> HistoryOptions | None:
         metadata = DeltaLog(table.location, self.files).newest_state().metadata
@@ -196,6 +201,7 @@ class HistoryTables:
             properties[MAPPING_MODE] = "name"
         by = self._clustered(subject, shape, kinds, in_order, cluster_by)
         cluster = f"CLUSTER BY ({', '.join(map(quote, by))})" if by else ""
+        self.tables.remove_unfinished(name.path)
         with escaped_literals(self.spark), refused_by_spark(subject):
             self.spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {name.sql} ({', '.join(columns)}) USING delta"
@@ -348,17 +354,12 @@ class HistoryTables:
         columns: Mapping[str, str],
         properties: Mapping[str, str],
     ) -> None:
-        if DeltaLog(location, self.files).is_begun:
-            return
         given = {**_PROPERTIES, **properties}
         if needs_mapping(StructField(name, StringType()) for name in columns):
             given[MAPPING_MODE] = "name"
-        definitions = ", ".join(f"{quote(name)} {kind}" for name, kind in columns.items())
+        definitions = [f"{quote(name)} {kind}" for name, kind in columns.items()]
         with refused_by_spark(target.subject):
-            self.spark.sql(
-                f"CREATE TABLE IF NOT EXISTS delta.{quote(location)} ({definitions})"
-                f" USING delta {table_properties(given)}"
-            )
+            self.tables.create_at(location, definitions, given)
 
 
 def _of_events(target: HistoryTarget) -> dict[str, str]:

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from ...core.history.memory_sql import forget_text
 from ...core.names import quote
-from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.best_effort import log_failures
 from ...storage.files.due_marks import DueMarks
 from ...storage.files.stores import Files
@@ -33,8 +32,7 @@ class HistoryUpkeep:
         A failure is logged, and a later call does the work.
         """
         horizon = target.options.tombstone_horizon
-        has_memory = DeltaLog(target.memory, self.files).is_begun
-        if horizon is None or not has_memory or not target.shape.remembers:
+        if horizon is None or not target.shape.remembers or not target.has_memory(self.files):
             return
         marks = DueMarks(self.files, self.clock)
         with log_failures(f"forgetting events of {target.name}", logging.WARNING):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -102,6 +102,29 @@ class Tables:
                 self._spark.sql(
                     f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
                 )
+
+    def create_at(
+        self, location: str, columns: Sequence[str], properties: Mapping[str, str]
+    ) -> None:
+        """Create a Delta table at ``location`` if no table exists there.
+
+        :param columns: the columns, as SQL
+        """
+        if DeltaLog(location, self._files).is_begun:
+            return
+        self.remove_unfinished(location)
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS delta.{quote(location)} ({', '.join(columns)})"
+            f" USING delta {table_properties(properties)}"
+        )
+
+    def remove_unfinished(self, path: str | None) -> None:
+        """Remove what a killed creation left: Spark treats a log without a commit as a table.
+
+        :param path: the path of the table; ``None``: it has a name in the catalog
+        """
+        if path is not None:
+            self._files.remove_if_empty(f"{path.rstrip('/')}/_delta_log")
 
     def creation_mark(self, table: Table) -> str | None:
         """The user metadata of the commit that created the table; ``None``: it has no user

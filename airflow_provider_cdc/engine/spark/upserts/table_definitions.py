@@ -218,6 +218,7 @@ class TableDefinitions:
         is_first, data = is_wide(table.columns), _definitions(table.columns)
         columns = [*state, *data] if is_first else [*data, *state]
         cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
+        self._tables.remove_unfinished(table.base.path)
         with escaped_literals(self._spark), _refused_by_spark(table):
             self._spark.sql(
                 f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"
@@ -233,10 +234,7 @@ class TableDefinitions:
             # The table of changes is created last. If it exists, the upsert table is complete.
             (table.changes, [*_CHANGE_COLUMNS, *data], _CHANGE_PROPERTIES),
         ):
-            self._spark.sql(
-                f"CREATE TABLE IF NOT EXISTS delta.{quote(location)} ({', '.join(columns)})"
-                f" USING delta {table_properties(properties)}"
-            )
+            self._tables.create_at(location, columns, properties)
         self._create_changes_stream(table)
         self._show(table)
 

@@ -56,7 +56,7 @@ class UpsertTables:
         """Like :meth:`get`, but without the check of the columns of its parts."""
         found = self.find(name)
         # If the table of changes is missing, a write would create a wrong table there.
-        if not self._files.exists(f"{found.changes}/_delta_log"):
+        if not DeltaLog(found.changes, self._files).is_begun:
             raise InvalidRequest(
                 f"upsert table {name}",
                 "is not complete",
