@@ -287,16 +287,25 @@ def apply_now(server: AirflowServer) -> None:
     server.trigger(dag["dag_id"])
 
 
+def run_once(server: AirflowServer, dag_id: str) -> str:
+    """Run a DAG once, wait for its end, and return the id of the run.
+
+    :raises DemoFailed: the run failed
+    """
+    run_id = server.trigger(dag_id)
+    state = server.wait_run(dag_id, run_id, DRAIN_SECONDS)
+    if state != "success":
+        raise DemoFailed(f"{dag_id} ended as {state} in {run_id}; logs: {server.home}/logs")
+    return run_id
+
+
 def check_archive(server: AirflowServer) -> None:
     """Archive the rest, check the archive and the copy, and print what was found.
 
     :raises DemoFailed: a check found a difference, or a run failed
     """
     say(f"runs the DAG {ARCHIVE_DAG_ID} once more: it archives the rest and checks two targets")
-    run_id = server.trigger(ARCHIVE_DAG_ID)
-    state = server.wait_run(ARCHIVE_DAG_ID, run_id, DRAIN_SECONDS)
-    if state != "success":
-        raise DemoFailed(f"{ARCHIVE_DAG_ID} ended as {state} in {run_id}; logs: {server.home}/logs")
+    run_id = run_once(server, ARCHIVE_DAG_ID)
     archived = server.xcom(ARCHIVE_DAG_ID, run_id, "archive")
     say(
         f"flights_archive: {archived['rows']:,} more changes, through version"
@@ -318,12 +327,7 @@ def read_partitions(server: AirflowServer, catalog: ChangeStreamCatalog) -> None
     """
     say(f"runs the DAG {AIRPORT_DAG_ID} until every change is read by partition")
     while True:
-        run_id = server.trigger(AIRPORT_DAG_ID)
-        state = server.wait_run(AIRPORT_DAG_ID, run_id, DRAIN_SECONDS)
-        if state != "success":
-            raise DemoFailed(
-                f"{AIRPORT_DAG_ID} ended as {state} in {run_id}; logs: {server.home}/logs"
-            )
+        run_id = run_once(server, AIRPORT_DAG_ID)
         tokens = server.xcom(AIRPORT_DAG_ID, run_id, "partitions")
         (status,) = catalog.describe_change_streams()
         until = f"{status.captured_through:%H:%M:%S} UTC"
@@ -343,12 +347,7 @@ def keep_history(server: AirflowServer, catalog: StreamCatalog) -> None:
     """
     say(f"runs the DAG {AIRCRAFT_DAG_ID} until the history has every change")
     while catalog.probe_of(catalog.get_stream(AIRCRAFT_FEED)).may_have_data:
-        run_id = server.trigger(AIRCRAFT_DAG_ID)
-        state = server.wait_run(AIRCRAFT_DAG_ID, run_id, DRAIN_SECONDS)
-        if state != "success":
-            raise DemoFailed(
-                f"{AIRCRAFT_DAG_ID} ended as {state} in {run_id}; logs: {server.home}/logs"
-            )
+        run_id = run_once(server, AIRCRAFT_DAG_ID)
         found = server.xcom(AIRCRAFT_DAG_ID, run_id, "apply")
         (taken,), metrics = found["streams"], found["statements"][-1]["metrics"]
         say(
