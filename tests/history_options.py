@@ -18,11 +18,15 @@ HISTORY_OPTIONS: dict[str, Any] = {
     "end_column": None,
     "open_end": None,
     "current_column": None,
+    "current_view": None,
     "deleted": "close",
     "on_tie": None,
     "on_null": "fail",
     "absent": "delete",
     "absent_scope": None,
+    "payload": None,
+    "payload_schema": None,
+    "unavailable_value": "__debezium_unavailable_value",
 }
 """The options that a target stores, each with its default."""
 

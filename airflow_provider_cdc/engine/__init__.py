@@ -19,6 +19,7 @@ from .core.change_streams.consumer import ConsumerProgress, PartitionRead
 from .core.change_streams.definition import ChangeStream, Int64As, OnDuplicateKey
 from .core.change_streams.value_capture import ValueCaptureType
 from .core.change_streams.watches import ALL, Columns, Watch
+from .core.debezium.envelope import Payload
 from .core.errors import (
     CdcError,
     ChangeTrackingDisabled,
@@ -125,6 +126,7 @@ __all__ = [
     "Outcome",
     "OutcomeUnknown",
     "PartitionRead",
+    "Payload",
     "Point",
     "Progress",
     "ProtocolPoint",

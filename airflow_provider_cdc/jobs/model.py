@@ -13,6 +13,7 @@ from ..engine.core.archives.archive_outcome import ArchiveOutcome
 from ..engine.core.change_feed.tracked_since import ChangeTracking
 from ..engine.core.change_streams.consumer import PartitionRead
 from ..engine.core.change_streams.definition import ChangeStream
+from ..engine.core.debezium.envelope import UNAVAILABLE
 from ..engine.core.errors import InvalidRequest
 from ..engine.core.history.request import HistoryRequest
 from ..engine.core.model.outcomes import Outcome
@@ -262,6 +263,9 @@ class WriteChanges(JobTask, frozen=True):
     query: str
     write_id: str
     on_bad_rows: OnBadRows = OnBadRows.FAIL
+    payload: str | None = None
+    sequence_by: str | None = None
+    unavailable_value: str = UNAVAILABLE
 
 
 class ApplyUpserts(JobTask, frozen=True):

@@ -63,6 +63,9 @@ def upsert_answer(request_id: str, task: UpsertTask, engine: Engine, spark: Spar
                 spark.sql(only_query(task.query)),
                 write_id=task.write_id,
                 on_bad_rows=task.on_bad_rows,
+                payload=task.payload,
+                sequence_by=task.sequence_by,
+                unavailable_value=task.unavailable_value,
             )
             return Answer(request_id, written=written)
         case RedriveChanges():

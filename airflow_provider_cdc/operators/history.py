@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.engine.core.arguments.points import Timestamp
 from airflow_provider_cdc.engine.core.arguments.validation import check_argument
+from airflow_provider_cdc.engine.core.debezium.envelope import UNAVAILABLE
 from airflow_provider_cdc.engine.core.history.options import (
     TOMBSTONE_HORIZON,
     Absent,
@@ -42,11 +43,15 @@ _OPTIONS = (
     "end_column",
     "open_end",
     "current_column",
+    "current_view",
     "deleted",
     "on_tie",
     "on_null",
     "absent",
     "absent_scope",
+    "payload",
+    "payload_schema",
+    "unavailable_value",
 )
 
 
@@ -82,6 +87,7 @@ class ApplyChanges(ConsumingOperator):
     :param end_column: the name of the column of the end, by default ``__END_AT``
     :param open_end: the end of rows that have not ended, by default NULL
     :param current_column: the name of a column that is true in rows that have not ended
+    :param current_view: the name of a view of the rows that have not ended (templated)
     :param deleted: ``close``, or ``row`` to mark deletes by a row
     :param tombstone_horizon: how long late events find what no row shows (templated)
     :param on_tie: ``last``, ``fail`` or ``quarantine``
@@ -90,6 +96,10 @@ class ApplyChanges(ConsumingOperator):
         ``"{{ data_interval_end }}"`` (templated)
     :param absent: what a key means that the snapshot lacks: ``delete`` or ``ignore``
     :param absent_scope: the columns that say which keys the snapshot could have (templated)
+    :param payload: ``debezium``: the source holds messages of Debezium
+    :param payload_schema: the columns that these are about, if they are JSON without a schema
+        (templated)
+    :param unavailable_value: what these have in the place of long values that did not change
     :param cluster_by: what a new target is clustered by, by default its keys (templated)
     :param consumer: the name that identifies a retry; by default the ids of the DAG and the task,
         and the map index of a mapped task (templated)
@@ -111,9 +121,11 @@ class ApplyChanges(ConsumingOperator):
         "except_column_list",
         "track_history_column_list",
         "track_history_except_column_list",
+        "current_view",
         "tombstone_horizon",
         "snapshot_at",
         "absent_scope",
+        "payload_schema",
         "cluster_by",
         "consumer",
         "max_commits",
@@ -144,6 +156,7 @@ class ApplyChanges(ConsumingOperator):
         end_column: str | None = None,
         open_end: str | None = None,
         current_column: str | None = None,
+        current_view: str | None = None,
         deleted: str = Deleted.CLOSE.value,
         tombstone_horizon: timedelta | str | None = TOMBSTONE_HORIZON,
         on_tie: str | None = None,
@@ -151,6 +164,9 @@ class ApplyChanges(ConsumingOperator):
         snapshot_at: datetime | str | None = None,
         absent: str = Absent.DELETE.value,
         absent_scope: Columns = None,
+        payload: str | None = None,
+        payload_schema: str | None = None,
+        unavailable_value: str = UNAVAILABLE,
         cluster_by: Columns = None,
         consumer: str | None = None,
         max_commits: int | str | None = None,
@@ -176,6 +192,7 @@ class ApplyChanges(ConsumingOperator):
         self.end_column = end_column
         self.open_end = open_end
         self.current_column = current_column
+        self.current_view = current_view
         self.deleted = deleted
         self.tombstone_horizon = tombstone_horizon
         self.on_tie = on_tie
@@ -183,6 +200,9 @@ class ApplyChanges(ConsumingOperator):
         self.snapshot_at = snapshot_at
         self.absent = absent
         self.absent_scope = absent_scope
+        self.payload = payload
+        self.payload_schema = payload_schema
+        self.unavailable_value = unavailable_value
         self.cluster_by = cluster_by
         self.consumer = consumer
         self.max_commits = max_commits

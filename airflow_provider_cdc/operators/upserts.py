@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_cdc.engine.catalog.upsert_jobs import DEFAULT_INTERVAL, upsert_stream
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.arguments.choices import parse_enum
+from airflow_provider_cdc.engine.core.debezium.envelope import UNAVAILABLE, payload_options
 from airflow_provider_cdc.engine.core.upserts.definition import OnBadRows
 from airflow_provider_cdc.engine.core.upserts.job_records import HELD_CHANGES, LATE_CHANGES
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
 
-from .arguments import parse_bool
+from .arguments import parse_bool, parse_text
 from .base import ConsumingOperator, StreamOperator
 from .identities import once_for_run
 from .metrics import measure
@@ -46,20 +47,35 @@ class WriteChanges(StreamOperator):
     :param query: the SELECT that returns the changes (templated; ``.sql`` files)
     :param on_bad_rows: ``fail``: a bad row fails the write, and nothing is written; ``quarantine``:
         bad rows go to the quarantine, and the others are written (templated)
+    :param payload: ``debezium``: the rows hold messages of Debezium about the table
+    :param sequence_by: the sequence number of a message, as an SQL expression over it; by default
+        its position in the log of the database (templated)
+    :param unavailable_value: what messages have in the place of long values that did not change
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
-    template_fields: Sequence[str] = ("table", "query", "on_bad_rows", "conn_id")
+    template_fields: Sequence[str] = ("table", "query", "on_bad_rows", "sequence_by", "conn_id")
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers: ClassVar[dict[str, str]] = {"query": "sql"}
 
     def __init__(
-        self, *, table: str, query: str, on_bad_rows: str = OnBadRows.FAIL.value, **kwargs: Any
+        self,
+        *,
+        table: str,
+        query: str,
+        on_bad_rows: str = OnBadRows.FAIL.value,
+        payload: str | None = None,
+        sequence_by: str | None = None,
+        unavailable_value: str = UNAVAILABLE,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.table = table
         self.query = query
         self.on_bad_rows = on_bad_rows
+        self.payload = payload
+        self.sequence_by = sequence_by
+        self.unavailable_value = unavailable_value
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the changes.
@@ -73,7 +89,17 @@ class WriteChanges(StreamOperator):
         subject = f"changes of {self.table}"
         with task_errors():
             on_bad_rows = parse_enum(subject, "on_bad_rows", OnBadRows, self.on_bad_rows)
-        task = jobs.WriteChanges(self.table, self.query, write_id, on_bad_rows)
+            sequence_by = parse_text(self.sequence_by)
+            payload_options(subject, self.payload, sequence_by, self.unavailable_value)
+        task = jobs.WriteChanges(
+            self.table,
+            self.query,
+            write_id,
+            on_bad_rows,
+            self.payload,
+            sequence_by,
+            self.unavailable_value,
+        )
         return write_result(self.hook.submit(task, context=context).written)
 
 

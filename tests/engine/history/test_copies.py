@@ -10,7 +10,7 @@ import pytest
 from history_lab import HistoryLab
 from stream_lab import Crash, CrashAt, point_name
 
-from airflow_provider_cdc.engine import InvalidRequest, Outcome, ProtocolPoint
+from airflow_provider_cdc.engine import InvalidRequest, Outcome, ProtocolPoint, TableExists
 
 KILLED = (
     (ProtocolPoint.AFTER_BEGIN, None),
@@ -207,3 +207,26 @@ def test_target_is_created_even_if_its_stream_has_no_data(source: HistoryLab) ->
     (Path(source.path("copy")) / "_delta_log").mkdir(parents=True)
     assert apply(source, "copy", "quiet") is None
     assert source.rows("copy") == []
+
+
+def test_view_shows_the_rows_that_are_current(source: HistoryLab) -> None:
+    spark, view = source.spark, "history_lab_now"
+    options = {"scd_type": 2, "current_view": view, "deleted": "row"}
+    spark.sql(f"CREATE VIEW {view} AS SELECT 1 AS id")
+    try:
+        with pytest.raises(TableExists, match="choose another name"):
+            apply(source, "history", "feed", **options)
+        spark.sql(f"DROP VIEW {view}")
+        apply(source, "history", "feed", **options)
+        source.sql("DELETE FROM {t} WHERE id = 1", "UPDATE {t} SET v = 'z' WHERE id = 2")
+        source.sql("ALTER TABLE {t} ADD COLUMN u INT", "INSERT INTO {t} VALUES (4, 'd', 4)")
+        apply(source, "history", "feed", **options)
+        found = spark.table(view)
+        assert found.columns == ["id", "v", "u"]
+        assert sorted(map(tuple, found.collect())) == [
+            (2, "z", None),
+            (3, "c", None),
+            (4, "d", 4),
+        ]
+    finally:
+        spark.sql(f"DROP VIEW IF EXISTS {view}")

@@ -59,5 +59,5 @@ def listed(names: Iterable[str], prefix: str = "") -> str:
 
 
 def resolved(shape: HistoryShape, name: str) -> str:
-    """The column of an event's values after NULL was replaced where it means unchanged."""
+    """The column of an event's values after those were replaced that it left unchanged."""
     return quote(f"{_FILLED}{name}" if name in shape.filled else name)

@@ -219,7 +219,7 @@ def _chosen(shape: HistoryShape, on_tie: OnTie) -> str:
 
 
 def _filled(shape: HistoryShape) -> dict[str, str]:
-    """The events, in which NULL is replaced by the value of the event before it."""
+    """The events, in which what an event left unchanged is the value of the event before it."""
     if not shape.filled:
         return {}
     keys = listed(shape.keys)
@@ -233,8 +233,9 @@ def _filled(shape: HistoryShape) -> dict[str, str]:
         " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
     )
     columns = "".join(
-        f", last({quote(name)}, true) OVER ({frame}) AS {resolved(shape, name)}"
-        for name in shape.filled
+        f", (last(if({is_left}, NULL, struct({quote(name)} AS value)), true) OVER ({frame})).value"
+        f" AS {resolved(shape, name)}"
+        for name, is_left in shape.filled.items()
     )
     return {"lives": lives, "filled": f"SELECT *{columns} FROM _cdc_lives"}
 

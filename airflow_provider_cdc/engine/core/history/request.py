@@ -11,7 +11,8 @@ from ..arguments.one_or_several import one_or_several
 from ..consumption.batches import BatchLimit
 from ..errors import InvalidRequest
 from ..names import table_name
-from .options import HistoryOptions, SourceKind, parse_options
+from .options import HistoryOptions, SourceKind
+from .parsing import parse_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..arguments.expressions import plain_column
+from ..debezium.envelope import is_unavailable
 from ..delta.columns import is_key_type
 from ..errors import InvalidRequest
 from ..names import first_alike, free_name, name_key, quote, text_value
-from .expressions import plain_column
 from .options import DELETED, Deleted, HistoryOptions
 
 RESERVED = "_cdc_"
@@ -24,7 +25,8 @@ class HistoryShape:
     :param keys: the columns of the key
     :param values: the other data columns, in the order of the target
     :param tracked: those of ``values`` whose change begins a new interval
-    :param filled: those of ``values`` in which NULL means unchanged
+    :param filled: those of ``values`` in which an event can leave the value unchanged, each with
+        the condition that it does, as SQL over the event
     :param start: the column of the sequence with which a row begins; ``None``: the target has none
     :param end: the column of the sequence at which it ends; ``None``: type 1
     :param sequence: the sequence of a row of the target, as SQL over its columns
@@ -35,7 +37,7 @@ class HistoryShape:
     keys: tuple[str, ...]
     values: tuple[str, ...]
     tracked: tuple[str, ...]
-    filled: tuple[str, ...]
+    filled: Mapping[str, str]
     sequence: str
     sequence_type: str
     start: str | None = None
@@ -124,17 +126,29 @@ def tracked_columns(options: HistoryOptions, values: Sequence[str]) -> tuple[str
     return tuple(name for name in values if name_key(name) in wanted)
 
 
-def filled_columns(options: HistoryOptions, values: Sequence[str]) -> tuple[str, ...]:
-    """The columns in which NULL means unchanged."""
-    wanted = set(map(name_key, options.filled))
-    return tuple(name for name in values if options.fills_all or name_key(name) in wanted)
+def filled_columns(
+    options: HistoryOptions, values: Sequence[str], kinds: Mapping[str, str]
+) -> dict[str, str]:
+    """The columns in which an event can leave the value unchanged, each with the condition."""
+    wanted, found = set(map(name_key, options.filled)), {}
+    for name in values:
+        column, conditions = quote(name), []
+        if options.fills_all or name_key(name) in wanted:
+            conditions.append(f"{column} IS NULL")
+        if options.payload is not None:
+            placeholder = is_unavailable(column, kinds[name], options.unavailable_value)
+            conditions += [placeholder] if placeholder is not None else []
+        if conditions:
+            found[name] = " OR ".join(conditions)
+    return found
 
 
 def history_shape(
-    options: HistoryOptions, keys: Sequence[str], values: Sequence[str], sequence_type: str
+    options: HistoryOptions, keys: Sequence[str], values: Mapping[str, str], sequence_type: str
 ) -> HistoryShape:
     """The shape of a target with these columns.
 
+    :param values: the columns that are not in the key, each with its type as SQL writes it
     :param sequence_type: the type of the sequence, as SQL writes it
     """
     start = options.start_column if options.is_type_2 else None
@@ -153,8 +167,8 @@ def history_shape(
     return HistoryShape(
         tuple(keys),
         tuple(values),
-        tracked_columns(options, values),
-        filled_columns(options, values),
+        tracked_columns(options, tuple(values)),
+        filled_columns(options, tuple(values), values),
         sequence,
         sequence_type,
         start,
@@ -163,7 +177,7 @@ def history_shape(
         DELETED if options.deleted is Deleted.ROW else None,
         open_end,
         options.is_in_order,
-        options.apply_as_truncates is not None,
+        options.has_truncates,
     )
 
 
@@ -193,6 +207,9 @@ def sequence_sql(options: HistoryOptions) -> str:
 
 def _shown_sequence(options: HistoryOptions, columns: Sequence[str]) -> str | None:
     """The sequence of a row of the target, if the target has all columns that it consists of."""
+    if options.payload is not None:
+        # The sequence is part of the envelope, and not of the row.
+        return None
     names = [plain_column(text) for text in options.sequence_by]
     held = set(map(name_key, columns))
     is_shown = all(name is not None and name_key(name) in held for name in names)

@@ -25,8 +25,9 @@ from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
 from ..tables.pruning import BASE_BYTES, BASE_BYTES_READ
+from .history_target import HistoryTarget
 from .plans import Plan, PlannedViews, Planning
-from .target_tables import HistoryTables, HistoryTarget
+from .target_tables import HistoryTables
 from .upkeep import HistoryUpkeep
 
 METRICS = {

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from ...core.arguments.points import Timestamp, Version
 from ...core.arguments.validation import validated
+from ...core.debezium.envelope import UNAVAILABLE, Payload
 from ...core.history.options import (
     TOMBSTONE_HORIZON,
     Absent,
@@ -57,6 +58,7 @@ class HistoryVerbs:
         end_column: str | None = None,
         open_end: str | None = None,
         current_column: str | None = None,
+        current_view: str | None = None,
         deleted: Deleted | str = Deleted.CLOSE,
         tombstone_horizon: timedelta | str | None = TOMBSTONE_HORIZON,
         on_tie: OnTie | str | None = None,
@@ -64,6 +66,9 @@ class HistoryVerbs:
         snapshot_at: datetime | None = None,
         absent: Absent | str = Absent.DELETE,
         absent_scope: str | Collection[str] | None = None,
+        payload: Payload | str | None = None,
+        payload_schema: str | None = None,
+        unavailable_value: str = UNAVAILABLE,
         cluster_by: str | Collection[str] | None = None,
         max_commits: int | None = None,
         max_bytes: int | None = None,
@@ -74,8 +79,8 @@ class HistoryVerbs:
         later. Its rows are a function of the set of events that it got: the order in which they
         arrive, batches, events that come again and crashes make no difference. The names of the
         options are those of AUTO CDC in Databricks. Later calls pass the same options; only
-        ``apply_as_deletes``, ``tombstone_horizon``, ``on_tie``, ``on_null``, ``absent`` and
-        ``absent_scope`` may differ then.
+        ``apply_as_deletes``, ``tombstone_horizon``, ``on_tie``, ``on_null``, ``absent``,
+        ``absent_scope``, ``current_view`` and ``payload_schema`` may differ then.
 
         Give a ``stream``, a ``stream`` and a ``query`` of it, a ``query`` of tables, or a
         ``snapshot``.
@@ -108,6 +113,8 @@ class HistoryVerbs:
         :param open_end: the value of ``end_column`` in a row that has not ended, such as
             ``9999-12-31``; by default NULL
         :param current_column: the name of a column that is true in rows that have not ended
+        :param current_view: the name of a view of the rows that have not ended, with the columns of
+            the source
         :param deleted: ``close`` ends the row of a deleted key. ``row`` also begins one with
             ``__DELETED`` true
         :param tombstone_horizon: how long events are remembered that no row shows, so that late
@@ -123,6 +130,15 @@ class HistoryVerbs:
         :param absent: whether a key that a snapshot lacks was deleted: ``delete`` or ``ignore``
         :param absent_scope: columns; a key that the snapshot lacks was deleted only if the snapshot
             has rows with the values that its row has in these columns
+        :param payload: ``debezium``: the rows of the source hold messages of Debezium, with the
+            columns ``before``, ``after``, ``op``, ``source`` and ``ts_ms``, or as JSON in a column
+            ``value``. Keys and columns are those of the table that the messages are about.
+            ``sequence_by`` is an expression over the message, by default the position in the log of
+            the database, such as ``source.lsn``
+        :param payload_schema: the columns of that table, such as ``id BIGINT, name STRING``, if the
+            messages are JSON without a schema; by default those of the target
+        :param unavailable_value: what messages have in the place of long values that did not
+            change. These values stay as they are
         :param cluster_by: what a new target is clustered by; by default its keys
         :param max_commits: take at most this many commits of the stream
         :param max_bytes: take only the first commits that changed at most so many bytes of files
@@ -154,12 +170,16 @@ class HistoryVerbs:
             end_column=end_column,
             open_end=open_end,
             current_column=current_column,
+            current_view=current_view,
             deleted=deleted,
             tombstone_horizon=tombstone_horizon,
             on_tie=on_tie,
             on_null=on_null,
             absent=absent,
             absent_scope=absent_scope,
+            payload=payload,
+            payload_schema=payload_schema,
+            unavailable_value=unavailable_value,
             cluster_by=cluster_by,
             max_commits=max_commits,
             max_bytes=max_bytes,

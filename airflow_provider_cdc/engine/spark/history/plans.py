@@ -15,7 +15,7 @@ from ...core.delta.columns import Column
 from ...core.delta.key_pruning import is_untouched
 from ...core.errors import CdcError, InvalidRequest
 from ...core.history.copy_sql import copy_sql
-from ...core.history.events import ACTION, BAD, REASON, TIE, Action
+from ...core.history.events import ACTION, BAD, KIND, REASON, TIE, Action, Kind
 from ...core.history.options import OnTie
 from ...core.history.plan_sql import Relations, plan_sql
 from ...core.model.outcomes import StreamOutcome
@@ -23,11 +23,11 @@ from ...core.names import quote
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
-from ..session.failures import has_ended, reason
+from ..session.failures import has_ended, raised_text
 from ..session.session_settings import may_broadcast
 from ..tables.pruning import Pruning, TouchedShare
 from ..tables.sql_types import sql_type
-from .target_tables import HistoryTarget
+from .history_target import HistoryTarget
 
 _BYTES_OF_A_VALUE = 16
 _SMALL_BYTES = 64 * 2**20
@@ -115,7 +115,8 @@ class Planning:
         given, made = f"cdc_{uuid.uuid4().hex}", f"cdc_{uuid.uuid4().hex}"
         rows.createOrReplaceTempView(given)
         try:
-            share = self._share(target, given, is_anew=is_anew)
+            with named_faults(target):
+                share = self._share(target, given, is_anew=is_anew)
             if options.needs_intervals:
                 held = f"(SELECT * FROM {target.sql} WHERE false)" if is_anew else None
                 known = None if is_anew else memory
@@ -146,12 +147,16 @@ class Planning:
     def _share(self, target: HistoryTarget, events: str, *, is_anew: bool) -> TouchedShare:
         """The part of the target that events may touch."""
         location, name = target.table.location, target.shape.keys[0]
-        if is_anew or target.shape.has_truncates:
-            # A truncate ends the rows of all keys.
+        if is_anew or (target.shape.has_truncates and self._truncates(events)):
             return self.pruning.whole(location)
         key = Column(name, sql_type(target.schema[name].dataType))
         keys = f"(SELECT {quote(name)} FROM {events} WHERE {REASON} IS NULL)"
         return self.pruning.share(location, key, keys)
+
+    def _truncates(self, events: str) -> bool:
+        """Whether an event ends the rows of all keys."""
+        found = f"SELECT 1 FROM {events} WHERE {REASON} IS NULL AND {KIND} = '{Kind.TRUNCATE}'"
+        return not self.spark.sql(found).isEmpty()
 
 
 def _touchable(target: HistoryTarget, share: TouchedShare) -> str:
@@ -172,30 +177,25 @@ def named_faults(target: HistoryTarget) -> Iterator[None]:
     except CdcError:
         raise
     except Exception as error:  # pyspark has no classes for errors of the JVM
-        cause = reason(error)
         if not has_ended(error):
             raise
-        if BAD in cause:
+        if bad := raised_text(error, BAD):
             raise InvalidRequest(
                 target.subject,
                 "cannot take an event, nothing was written",
-                cause=_after(cause, BAD),
+                cause=bad,
                 fix="correct the source, or pass on_null='quarantine': then the other events are"
                 " applied",
             ) from None
-        if TIE in cause:
+        if tied := raised_text(error, TIE):
             keys = ", ".join(target.options.keys)
             in_order = target.options.is_in_order
             raise InvalidRequest(
                 target.subject,
                 "cannot take two events of one key and one sequence, nothing was written",
-                cause=f"several have {keys} = {_after(cause, TIE)}",
+                cause=f"several have {keys} = {tied}",
                 fix="name the columns that identify a row in keys"
                 if in_order and target.options.on_tie is OnTie.FAIL
                 else "pass on_tie='last' to keep the later one, or on_tie='quarantine'",
             ) from None
         raise
-
-
-def _after(cause: str, mark: str) -> str:
-    return cause[cause.index(mark) + len(mark) :].partition("\n")[0].split("' SQLSTATE")[0]

@@ -19,7 +19,8 @@ from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files
 from ..session.session_settings import any_version
 from ..tables.sql_types import sql_type
-from .target_tables import HistoryTables, HistoryTarget
+from .history_target import HistoryTarget
+from .target_tables import HistoryTables
 
 Moment = int | float | str | Decimal | date | datetime
 """A value of a sequence."""

@@ -26,9 +26,12 @@ from ..archives.archived_changes import ArchivedChanges
 from ..change_feed.feed_reader import OF_ARCHIVES
 from ..reading.change_feeds import ChangeFeeds, FeedRequest
 from .applying import Applying
-from .event_rows import SourceRows, events
+from .event_rows import events
+from .history_target import HistoryTarget
+from .payloads import unwrapped
+from .source_rows import SourceRows
 from .stream_queries import query_of_stream
-from .target_tables import HistoryTables, HistoryTarget
+from .target_tables import HistoryTables
 
 _FEED = FeedColumns()
 
@@ -72,11 +75,13 @@ class Rebuilding:
             feed = replace(span.stream, mode=StreamMode.FEED, column_style=ColumnStyle.SNOWFLAKE)
             log = DeltaLog(span.stream.source.location, self.files)
             moment = CommitTimes(log).of_offset(span.tables[0].end)
-            source = SourceRows(rows, feed, moment)
-            found = events(
-                self.spark, source, target.options, target.shape, target.schema, target.subject
+            source = unwrapped(
+                SourceRows(rows, feed, moment),
+                target.options,
+                target.subject,
+                lambda: target.data_columns,
             )
-            return target, found
+            return target, events(self.spark, source, target)
 
         try:
             return self.applying.replace_all(target, stream, consumer, find)

@@ -15,7 +15,7 @@ from ...core.history.options import Absent, OnNull
 from ...core.names import moment_sql, name_key, quote
 from ...storage.files.stores import Files
 from .event_rows import bad_key, refusing, stored_columns
-from .target_tables import HistoryTarget
+from .history_target import HistoryTarget
 
 _NEW, _HELD = "_cdc_new", "_cdc_held"
 
@@ -51,7 +51,7 @@ class Snapshots:
     def events(self, target: HistoryTarget, rows: DataFrame, at: datetime) -> DataFrame:
         """The events by which the target becomes equal to the snapshot ``rows`` at a moment."""
         shape, options = target.shape, target.options
-        stored = stored_columns(self.spark, rows, shape, target.schema, target.subject)
+        stored = stored_columns(self.spark, rows, target)
         given = rows.select(*stored)
         bad = bad_key(shape)
         if options.on_null is OnNull.FAIL:

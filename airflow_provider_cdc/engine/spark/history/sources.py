@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...consumption.attempts import BEGIN_TRIES
 from ...consumption.ports import OpenChangeSets
+from ...core.arguments.expressions import plain_column
 from ...core.consumption.batches import BatchLimit
+from ...core.delta.columns import Column
 from ...core.errors import InvalidRequest, StreamConflict, StreamMoved
-from ...core.history.expressions import plain_column
 from ...core.history.request import HistoryRequest
 from ...core.model.outcomes import Outcome
 from ...core.names import name_key, table_name
@@ -23,12 +24,15 @@ from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
 from ..session.session_settings import any_version
 from .applying import Applying
-from .event_rows import SourceRows, events
+from .event_rows import events
+from .history_target import HistoryTarget
+from .payloads import unwrapped
 from .plans import Planning, named_faults
 from .snapshots import Snapshots
+from .source_rows import SourceRows
 from .staging import Staging, staged_events
 from .stream_queries import query_of_stream, query_of_tables
-from .target_tables import HistoryTables, HistoryTarget
+from .target_tables import HistoryTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ class HistorySources:
         if request.stream is not None:
             return self._apply_stream(request, request.stream, consumer)
         if request.query is not None:
-            target, found = self._events(request, SourceRows(self._queried(request.query)))
+            rows = SourceRows(self._queried(request.query))
+            target, found = self._events(request, self._unwrapped(request, rows))
             outcome = self._drain(target, consumer)
             return self._stage_and_apply(target, found, consumer) or outcome
         assert request.snapshot is not None
@@ -59,11 +64,12 @@ class HistorySources:
         def find(span: StreamSpan, views: OpenChangeSets) -> tuple[HistoryTarget, DataFrame]:
             name = span.stream.name
             if request.query is None:
-                source = self._source(span, self.spark.table(views.names[name]))
-                _check_deletes(request, source)
+                rows = self.spark.table(views.names[name])
             else:
                 rows = query_of_stream(self.spark, name, views.names[name], request.query)
-                source = self._source(span, rows)
+            source = self._unwrapped(request, self._source(span, rows))
+            if request.query is None:
+                _check_deletes(request, source)
             return self._events(request, source)
 
         def is_missing() -> bool:
@@ -146,10 +152,15 @@ class HistorySources:
         self, request: HistoryRequest, source: SourceRows
     ) -> tuple[HistoryTarget, DataFrame]:
         target = self._opened(request, source)
-        found = events(
-            self.spark, source, target.options, target.shape, target.schema, target.subject
-        )
-        return target, found
+        return target, events(self.spark, source, target)
+
+    def _unwrapped(self, request: HistoryRequest, source: SourceRows) -> SourceRows:
+        subject = f"history target {request.target}"
+
+        def known() -> Sequence[Column] | None:
+            return self.tables.known_columns(table_name(request.target))
+
+        return unwrapped(source, request.options, subject, known)
 
     def _source(self, span: StreamSpan, rows: DataFrame) -> SourceRows:
         stream, (table, *_) = span.stream, span.tables

@@ -18,8 +18,9 @@ from ...storage.registry.registry import Registry
 from ..session.idempotent_writes import plain_write
 from ..streams.creation import Creation
 from ..tables.log_stores import warn_of_one_driver
-from .event_rows import place_of
-from .target_tables import HistoryTables, HistoryTarget
+from .history_target import HistoryTarget
+from .source_rows import place_of
+from .target_tables import HistoryTables
 
 _ROW_ID = METADATA_COLUMNS[ColumnStyle.SNOWFLAKE].row_id
 

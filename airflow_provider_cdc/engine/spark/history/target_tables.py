@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField
 
 from ...core.delta.column_steps import Add, adapted, plain
 from ...core.delta.columns import Column, clustering_key
@@ -32,62 +32,22 @@ from ...core.history.shape import (
     sequence_sql,
 )
 from ...core.model.tables import Table
-from ...core.names import TableName, name_key, quote
+from ...core.names import TableName, name_key, quote, table_name
 from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files
 from ..session.session_settings import escaped_literals
 from ..tables.altering import TYPE_WIDENING, Altered, alter, needs_mapping, refused_by_spark
 from ..tables.delta_tables import Tables, table_properties
+from ..tables.shown_views import ShownViews
 from ..tables.sql_types import sql_type
-from .event_rows import STREAM_ORDER, SourceRows, sequence_type
+from .history_target import INCOMING, MEMORY, HistoryTarget
+from .source_rows import STREAM_ORDER, SourceRows, sequence_type
 
-_MEMORY, _INCOMING = "/_cdc/memory", "/_cdc/incoming"
 _PROPERTIES = {
     ENABLED: "true",
     "delta.enableDeletionVectors": "true",
     TYPE_WIDENING: "true",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryTarget:
-    """A history target as it is now."""
-
-    name: str
-    table: Table
-    options: HistoryOptions
-    shape: HistoryShape
-    schema: StructType
-    table_id: str
-
-    @property
-    def subject(self) -> str:
-        """The subject of messages."""
-        return f"history target {self.name}"
-
-    @property
-    def sql(self) -> str:
-        """The table as SQL, identified by its location."""
-        return f"delta.{quote(self.table.location)}"
-
-    @property
-    def memory(self) -> str:
-        """The root of the table of the events that no row of the target shows."""
-        return f"{self.table.location}{_MEMORY}"
-
-    def has_memory(self, files: Files) -> bool:
-        """Whether :attr:`memory` exists. Until an event has to be remembered, it does not."""
-        return DeltaLog(self.memory, files).is_begun
-
-    @property
-    def incoming(self) -> str:
-        """The root of the table of the events of queries and snapshots that are not applied."""
-        return f"{self.table.location}{_INCOMING}"
-
-    @property
-    def stream(self) -> str:
-        """The name of the stream on :attr:`incoming`."""
-        return f"history_{self.table_id.replace('-', '_')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +66,16 @@ class HistoryTables:
         """
         return self._of(self.tables.get(name))
 
+    def known_columns(self, name: TableName) -> tuple[Column, ...] | None:
+        """The columns that the target of that name takes from its source; ``None``: it does not
+        exist, or is not a history target yet.
+        """
+        table = self.tables.find(name)
+        options = None if table is None else self._stored_options(table)
+        if table is None or options is None:
+            return None
+        return self._described(table, options).data_columns
+
     def opened(
         self,
         name: TableName,
@@ -119,8 +89,39 @@ class HistoryTables:
         :raises InvalidRequest: the options contradict those of the table, or it cannot have the
             columns of the source
         """
-        subject = f"history target {name.sql}"
         table = self.tables.find(name)
+        if options.current_view is not None:
+            subject_of_view = f"view {options.current_view}"
+            self._views.check_free(subject_of_view, table_name(options.current_view), name.sql)
+        target = self._found(name, table, options, source, cluster_by)
+        self._show(target)
+        return target
+
+    def _show(self, target: HistoryTarget) -> None:
+        """Create or update the view of the rows that are current."""
+        if target.options.current_view is None:
+            return
+        columns = list(target.shape.data)
+        query = (
+            f"SELECT {', '.join(map(quote, columns))} FROM {target.sql}"
+            f" WHERE {target.shape.is_current}"
+        )
+        view = table_name(target.options.current_view)
+        self._views.show(view, target.table.sql, columns, query)
+
+    @property
+    def _views(self) -> ShownViews:
+        return ShownViews(self.spark)
+
+    def _found(
+        self,
+        name: TableName,
+        table: Table | None,
+        options: HistoryOptions,
+        source: SourceRows,
+        cluster_by: Sequence[str] | None,
+    ) -> HistoryTarget:
+        subject = f"history target {name.sql}"
         if table is None:
             return self._created(name, options, source, cluster_by)
         stored = self._stored_options(table)
@@ -159,7 +160,7 @@ class HistoryTables:
         shape = history_shape(
             options,
             [names[key] for key in keys],
-            values,
+            {name: sql_type(found[name_key(name)].dataType) for name in values},
             self._sequence_type(table, options, found),
         )
         table_id = self.tables.newest_offset(table).table_id
@@ -187,7 +188,8 @@ class HistoryTables:
         kinds = {field.name: field.dataType for field in source.fields}
         keys, values = self._chosen(subject, options, kinds)
         kind = sql_type(sequence_type(source, options, subject))
-        shape = history_shape(options, keys, values, kind)
+        types = {name: sql_type(kinds[name]) for name in values}
+        shape = history_shape(options, keys, types, kind)
         self._check_open_end(subject, options, shape)
         in_order = [each for each in kinds if each in set(shape.data)]
         columns = [f"{quote(each)} {sql_type(kinds[each])}" for each in in_order]
@@ -298,7 +300,7 @@ class HistoryTables:
         subject = f"history target {table.name}"
         kinds = {field.name: field.dataType for field in source.fields}
         keys, values = self._chosen(subject, self._still_there(options, kinds), kinds)
-        for part in ("", _MEMORY, _INCOMING):
+        for part in ("", MEMORY, INCOMING):
             place = f"{table.location}{part}"
             if not DeltaLog(place, self.files).is_begun:
                 continue

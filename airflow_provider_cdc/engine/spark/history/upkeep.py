@@ -15,7 +15,7 @@ from ...storage.files.best_effort import log_failures
 from ...storage.files.due_marks import DueMarks
 from ...storage.files.stores import Files
 from ..session.idempotent_writes import plain_write
-from .target_tables import HistoryTarget
+from .history_target import HistoryTarget
 
 
 @dataclass(frozen=True, slots=True)

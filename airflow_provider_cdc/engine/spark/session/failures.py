@@ -50,6 +50,12 @@ def first_line(error: Exception) -> str:
     return reason(error).partition("\n")[0].rstrip(".; ")
 
 
+def raised_text(error: Exception, mark: str) -> str | None:
+    """What SQL's ``raise_error`` said after ``mark``; ``None``: something else failed."""
+    _, found, text = reason(error).partition(mark)
+    return text.partition("\n")[0].partition(" SQLSTATE: ")[0] if found else None
+
+
 def message(text: str, *, has_plan: bool) -> str:
     """What :func:`reason` returns for an exception of Spark whose message is ``text``.
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -37,8 +37,9 @@ from ...core.upserts.merge_sql import live_rows
 from ..session.failures import first_line, has_ended
 from ..session.session_settings import escaped_literals
 from ..tables.delta_tables import Tables, table_properties
-from ..tables.sql_types import sql_type
-from .upsert_tables import VIEW_OF, UpsertTables, base_name, columns_of
+from ..tables.shown_views import ShownViews
+from ..tables.sql_types import declared_columns, sql_type
+from .upsert_tables import UpsertTables, base_name
 
 _STATE_FIELDS = "sequence: STRING, deleted_at: TIMESTAMP_LTZ"
 _PARTIAL_FIELDS = f"{_STATE_FIELDS}, older: MAP<STRING, STRING>"
@@ -83,6 +84,7 @@ class TableDefinitions:
     ) -> None:
         self._spark = spark
         self._tables = tables
+        self._views = ShownViews(spark)
         self._found = found
         self._create_changes_stream = create_changes_stream
 
@@ -200,15 +202,7 @@ class TableDefinitions:
 
     def _columns_of(self, name: str, schema: StructType | str) -> tuple[Column, ...]:
         check_lengths(name, schema if isinstance(schema, str) else sql_type(schema))
-        try:
-            return columns_of(self._spark.createDataFrame([], schema).schema)
-        except PySparkException as error:
-            raise InvalidRequest(
-                f"upsert table {name}",
-                "has a schema that Spark cannot read",
-                cause=first_line(error),
-                fix="write it as id INT, name STRING",
-            ) from None
+        return declared_columns(self._spark, f"upsert table {name}", schema)
 
     def _create_base(self, table: UpsertTable, clustered: Sequence[str]) -> None:
         fields = _PARTIAL_FIELDS if table.has_partial_changes else _STATE_FIELDS
@@ -244,36 +238,15 @@ class TableDefinitions:
         A table at a path has no view.
         """
         named = table_name(table.name)
-        if not named.is_path and not self._is_shown(table):
-            with escaped_literals(self._spark):
-                self._spark.sql(
-                    f"CREATE OR REPLACE VIEW {named.sql}"
-                    f" {table_properties({VIEW_OF: table.base.sql})} AS {live_rows(table)}"
-                )
-
-    def _is_shown(self, table: UpsertTable) -> bool:
-        """Whether the view shows the columns of the table.
-
-        If a table was dropped without the engine, its view is left and may show other columns.
-        """
-        try:
-            shown = self._spark.table(table_name(table.name).sql).columns
-        except PySparkException:
-            return False
-        return shown == [column.name for column in table.columns]
+        if not named.is_path:
+            columns = [column.name for column in table.columns]
+            self._views.show(named, table.base.sql, columns, live_rows(table))
 
     def _check_view(self, table: UpsertTable) -> None:
         """Refuse a name that another table or view has."""
         named = table_name(table.name)
-        if named.is_path or not self._spark.catalog.tableExists(named.sql):
-            return
-        if not self._found.is_view_of(named, table.base):
-            raise TableExists(
-                f"table {table.name}",
-                "exists already",
-                cause=f"expected no table and no view of that name, except one of {table.base.sql}",
-                fix="choose another name, or drop it",
-            )
+        if not named.is_path:
+            self._views.check_free(f"table {table.name}", named, table.base.sql)
 
 
 def _definitions(columns: Iterable[Column]) -> list[str]:

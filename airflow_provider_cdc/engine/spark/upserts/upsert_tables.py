@@ -25,9 +25,9 @@ from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 from ..tables.delta_tables import Tables
-from ..tables.sql_types import sql_type
+from ..tables.shown_views import ShownViews
+from ..tables.sql_types import columns_of
 
-VIEW_OF = "airflow_provider_cdc.upsert.view_of"
 """The property of a view that names the base whose rows it shows."""
 
 
@@ -130,8 +130,7 @@ class UpsertTables:
 
     def is_view_of(self, named: TableName, base: TableName) -> bool:
         """Whether ``named`` is the view of the upsert table with that ``base``."""
-        found = self._spark.sql(f"SHOW TBLPROPERTIES {named.sql}").collect()
-        return (VIEW_OF, base.sql) in [tuple(row) for row in found]
+        return ShownViews(self._spark).is_view_of(named, base.sql)
 
     def columns_at(self, location: str) -> tuple[Column, ...]:
         """The columns of the Delta table at ``location`` that the engine does not reserve."""
@@ -178,11 +177,6 @@ def base_name(name: str) -> TableName:
     if found.is_path:
         return found
     return TableName((*found.parts[:-1], f"{found.parts[-1]}__base"))
-
-
-def columns_of(schema: StructType) -> tuple[Column, ...]:
-    """The columns of ``schema``, with their types in SQL."""
-    return tuple(Column(field.name, sql_type(field.dataType)) for field in schema.fields)
 
 
 def _properties(metadata: Mapping[str, Any]) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from ...catalog.stream_catalog import StreamCatalog
 from ...core.arguments.choices import parse_enum
 from ...core.arguments.validation import validated
+from ...core.debezium.envelope import UNAVAILABLE, Payload, payload_options
 from ...core.model.outcomes import Outcome
 from ...core.upserts.definition import OnBadRows, UpsertTable
 from ...core.upserts.job_records import JobClass
@@ -62,6 +63,9 @@ class Upserting:
         *,
         write_id: str | None = None,
         on_bad_rows: OnBadRows | str = OnBadRows.FAIL,
+        payload: Payload | str | None = None,
+        sequence_by: str | None = None,
+        unavailable_value: str = UNAVAILABLE,
     ) -> WriteResult:
         """Write changes of an upsert table. They wait until they are applied (BigQuery CDC).
 
@@ -81,6 +85,13 @@ class Upserting:
             column. ``fail``: nothing is written. ``quarantine``: the other rows are written, and
             the bad row goes to the table's quarantine. Later changes of its key wait there too
             (:meth:`redrive_changes`)
+        :param payload: ``debezium``: the rows hold messages of Debezium about the table, with the
+            columns ``before``, ``after``, ``op``, ``source`` and ``ts_ms``, or as JSON in a column
+            ``value``. They need a table with ``partial_changes`` if the database leaves long values
+            out that did not change. A truncate is a bad row
+        :param sequence_by: the sequence number of a message as an SQL expression over it; by
+            default its position in the log of the database, such as ``source.lsn``
+        :param unavailable_value: what messages have in the place of values that were left out
         :returns: how many changes were written. A repeated write returns what the first one wrote
         :raises InvalidRequest: it is not an upsert table, or a column or a row does not fit;
             nothing was written
@@ -90,12 +101,22 @@ class Upserting:
         stream = self._streams.find(table)
         transaction = None if write_id is None else (f"write/{write_id}", 0)
         quarantines = _quarantines(name, on_bad_rows)
-        mark = write_changes(table, rows, transaction=transaction, quarantines=quarantines)
+        messages = payload_options(f"changes of {name}", payload, sequence_by, unavailable_value)
+        mark = write_changes(
+            table, rows, transaction=transaction, quarantines=quarantines, messages=messages
+        )
         since = 0 if stream is None else stream.offset.version
         return result_of_write(table.changes, self._files, mark, transaction, since=since)
 
     def change_sink(
-        self, name: str, *, query: str, on_bad_rows: OnBadRows | str = OnBadRows.FAIL
+        self,
+        name: str,
+        *,
+        query: str,
+        on_bad_rows: OnBadRows | str = OnBadRows.FAIL,
+        payload: Payload | str | None = None,
+        sequence_by: str | None = None,
+        unavailable_value: str = UNAVAILABLE,
     ) -> Callable[[DataFrame, int], None]:
         """Return the function that a Structured Streaming ``foreachBatch`` calls to write changes.
 
@@ -106,12 +127,18 @@ class Upserting:
             batches begin at 0 again, and a batch is left out if one with its number was written
             under the same name
         :param on_bad_rows: as for :meth:`write_changes`
+        :param payload: as for :meth:`write_changes`
+        :param sequence_by: as for :meth:`write_changes`
+        :param unavailable_value: as for :meth:`write_changes`
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is not an upsert table
         """
         self._writable(name)
         quarantines = _quarantines(name, on_bad_rows)
-        return change_sink(lambda: self._writable(name), query, quarantines=quarantines)
+        messages = payload_options(f"changes of {name}", payload, sequence_by, unavailable_value)
+        return change_sink(
+            lambda: self._writable(name), query, quarantines=quarantines, messages=messages
+        )
 
     def redrive_changes(self, name: str, *, late: bool = False) -> int:
         """Release the changes in quarantine that can be applied now, and return their number.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from ...core.debezium.envelope import PayloadOptions
 from ...core.errors import InvalidRequest
 from ...core.names import name_key, quote
 from ...core.upserts.change_rows import (
@@ -29,9 +30,11 @@ from ...core.upserts.definition import (
     is_reserved,
 )
 from ...core.upserts.sequence_numbers import padded_sequence
+from ..debezium.decoding import named_values
 from ..session.idempotent_writes import plain_write
 from ..tables.log_stores import warn_of_one_driver
 from ..tables.sql_types import sql_type
+from .payloads import changes_of_messages
 
 _MARK = "cdc-invalid-change"
 _FOUND = re.compile(rf"{_MARK}<(.*?)>{_MARK}", re.DOTALL)
@@ -43,6 +46,7 @@ def write_changes(
     *,
     transaction: tuple[str, int] | None = None,
     quarantines: bool = False,
+    messages: PayloadOptions | None = None,
 ) -> str:
     """Append ``rows`` to the waiting changes of ``table``; see ``Engine.write_changes``.
 
@@ -52,10 +56,13 @@ def write_changes(
         pair writes nothing
     :param quarantines: write bad rows too, each with its reason; otherwise a bad row makes the
         write fail
+    :param messages: how ``rows`` are read, if they hold messages
     :raises InvalidRequest: a column does not fit the table, or a row is bad and ``quarantines`` is
         false; nothing was written
     """
     batch = uuid.uuid4().hex
+    if messages is not None:
+        rows = changes_of_messages(table, rows, messages)
     judged = _judged(table, _shaped(table, rows), stops=not quarantines).select(
         "*",
         F.lit(batch).alias(BATCH),
@@ -81,7 +88,11 @@ def write_again(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
 
 
 def change_sink(
-    table: Callable[[], UpsertTable], query: str, *, quarantines: bool = False
+    table: Callable[[], UpsertTable],
+    query: str,
+    *,
+    quarantines: bool = False,
+    messages: PayloadOptions | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """Return the function that ``foreachBatch`` of a streaming query calls.
 
@@ -90,11 +101,14 @@ def change_sink(
     :param table: looks up the table for each batch; a later batch may find another table
     :param query: distinguishes the query from others that write to the same table
     :param quarantines: as for :func:`write_changes`
+    :param messages: as for :func:`write_changes`
     """
 
     def write(rows: DataFrame, batch_id: int) -> None:
         transaction = (f"changes/{query}", batch_id)
-        write_changes(table(), rows, transaction=transaction, quarantines=quarantines)
+        write_changes(
+            table(), rows, transaction=transaction, quarantines=quarantines, messages=messages
+        )
 
     return write
 
@@ -108,8 +122,10 @@ def _append(
         application, version = transaction
         writer = writer.option("txnAppId", application).option("txnVersion", version)
     try:
-        with plain_write(rows.sparkSession):
+        with plain_write(rows.sparkSession), named_values(f"changes of {table.name}"):
             writer.save(table.changes)
+    except InvalidRequest:
+        raise
     except Exception as error:
         # Classic Spark and Spark Connect raise errors of different classes when a job fails.
         found = _FOUND.search(str(error))

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from history_options import HISTORY_OPTIONS
 
+from airflow_provider_cdc.engine.core.arguments.expressions import check_expression, plain_column
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
-from airflow_provider_cdc.engine.core.history.expressions import check_expression, plain_column
 from airflow_provider_cdc.engine.core.history.options import (
     HistoryOptions,
     OnTie,
     SourceKind,
     check_unchanged,
-    parse_options,
     stored_options,
     with_alterations,
 )
+from airflow_provider_cdc.engine.core.history.parsing import parse_options
 from airflow_provider_cdc.engine.core.history.shape import (
     chosen_columns,
     history_shape,
@@ -77,6 +77,13 @@ def options(**changed: Any) -> HistoryOptions:
         ("on_null", {"on_null": "drop"}),
         ("deleted", {"deleted": "flag"}),
         ("tombstone_horizon", {"tombstone_horizon": "soon"}),
+        ("payload", {"payload": "maxwell"}),
+        ("payload", {"source": SourceKind.SNAPSHOT, "payload": "debezium"}),
+        ("apply_as_deletes", {"payload": "debezium", "apply_as_deletes": "op = 'd'"}),
+        ("payload_schema", {"payload_schema": "id INT"}),
+        ("unavailable_value", {"unavailable_value": "?"}),
+        ("current_view", {"current_view": "/a/path"}),
+        ("current_view", {"scd_type": 1, "current_view": "lake.now"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -145,7 +152,7 @@ def test_columns_that_a_merge_treats_as_one_are_refused() -> None:
 def test_copy_has_a_start_only_if_its_columns_do_not_show_it() -> None:
     def start(**changed: Any) -> str | None:
         found = options(scd_type=1, **changed)
-        return history_shape(found, ["id"], ["v", "Seq"], "INT").start
+        return history_shape(found, ["id"], {"v": "string", "Seq": "int"}, "INT").start
 
     assert start() is None
     assert start(sequence_by="seq") is None

@@ -1,0 +1,3 @@
+"""Debezium's messages: their envelopes, their schemas, and the positions that order them."""
+
+from __future__ import annotations
