@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 from debezium_records import UNTIL_TRUNCATE, customer_messages, customers, shown
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 from upsert_lab import UpsertLab
 
 from airflow_provider_cdc.engine import InvalidRequest
+from airflow_provider_cdc.engine.core.debezium.envelope import POSITION, PayloadOptions
+from airflow_provider_cdc.engine.core.delta.columns import Column
+from airflow_provider_cdc.engine.core.upserts.definition import CHANGE_SEQUENCE_NUMBER
+from airflow_provider_cdc.engine.core.upserts.sequence_numbers import padded_sequence
+from airflow_provider_cdc.engine.spark.debezium.decoding import decoded
 
 CUSTOMERS = (
     "id INT, name STRING, city STRING, balance DECIMAL(12, 2), limit_big DECIMAL(30, 5), born DATE,"
@@ -76,64 +82,67 @@ def test_truncate_is_a_bad_row(lab: UpsertLab) -> None:
     assert written.bad == 1
 
 
-def positions(lab: UpsertLab, connector: str, *sources: dict[str, Any]) -> list[str]:
-    """The numbers that changes of one key have, for their positions in the log of a database."""
-    values = [
-        json.dumps({"op": "c", "after": {"id": 1}, "source": {"connector": connector, **source}})
-        for source in sources
-    ]
-    lab.engine.write_changes(lab.table(), frame(lab, *values), payload="debezium")
-    changes = lab.spark.read.format("delta").load(lab.changes())
-    names = ("_CHANGE_SEQUENCE_NUMBER", "_cdc_sequence")
-    found = sorted((tuple(row) for row in changes.select(*names).collect()), key=lambda row: row[1])
-    return [number for number, _ in found]
+POSITIONS: list[tuple[str, list[dict[str, Any]], list[str]]] = [
+    (
+        "mysql",
+        [
+            {"file": "binlog.999999", "pos": 4000, "row": 0},
+            {"file": "binlog.1000000", "pos": 4, "row": 0},
+            {"file": "binlog.1000000", "pos": 4, "row": 1},
+        ],
+        ["F423F/FA0/0", "F4240/4/0", "F4240/4/1"],
+    ),
+    (
+        "oracle",
+        [{"scn": "9"}, {"scn": "10", "ssn": 1}, {"scn": "10", "ssn": 2}],
+        ["9/0", "A/1", "A/2"],
+    ),
+    (
+        "sqlserver",
+        [
+            {"commit_lsn": "00000025:00000440:0003"},
+            {
+                "commit_lsn": "00000025:00000448:0003",
+                "change_lsn": "00000025:00000441:0002",
+                "event_serial_no": 1,
+            },
+            {
+                "commit_lsn": "00000025:00000448:0003",
+                "change_lsn": "00000025:00000441:0002",
+                "event_serial_no": 2,
+            },
+        ],
+        [
+            "0000002500000440/000300000000/000000000000/0",
+            "0000002500000448/000300000025/000004410002/1",
+            "0000002500000448/000300000025/000004410002/2",
+        ],
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("connector", "sources", "numbers"),
-    [
-        (
-            "mysql",
-            [
-                {"file": "binlog.999999", "pos": 4000, "row": 0},
-                {"file": "binlog.1000000", "pos": 4, "row": 0},
-                {"file": "binlog.1000000", "pos": 4, "row": 1},
-            ],
-            ["F423F/FA0/0", "F4240/4/0", "F4240/4/1"],
-        ),
-        (
-            "oracle",
-            [{"scn": "9"}, {"scn": "10", "ssn": 1}, {"scn": "10", "ssn": 2}],
-            ["9/0", "A/1", "A/2"],
-        ),
-        (
-            "sqlserver",
-            [
-                {"commit_lsn": "00000025:00000440:0003"},
-                {
-                    "commit_lsn": "00000025:00000448:0003",
-                    "change_lsn": "00000025:00000441:0002",
-                    "event_serial_no": 1,
-                },
-                {
-                    "commit_lsn": "00000025:00000448:0003",
-                    "change_lsn": "00000025:00000441:0002",
-                    "event_serial_no": 2,
-                },
-            ],
-            [
-                "0000002500000440/000300000000/000000000000/0",
-                "0000002500000448/000300000025/000004410002/1",
-                "0000002500000448/000300000025/000004410002/2",
-            ],
-        ),
-    ],
-)
-def test_positions_of_each_connector_have_the_order_of_its_log(
-    lab: UpsertLab, connector: str, sources: list[dict[str, Any]], numbers: list[str]
-) -> None:
-    lab.engine.create_upsert_table(lab.table(), "id INT", "id")
-    assert positions(lab, connector, *reversed(sources)) == numbers
+def test_positions_of_each_connector_have_the_order_of_its_log(spark: SparkSession) -> None:
+    for connector, sources, numbers in POSITIONS:
+        values = [
+            json.dumps({"op": "c", "after": {"id": 1}, "source": {"connector": connector, **each}})
+            for each in reversed(sources)
+        ]
+        rows = spark.createDataFrame([Row(value=value) for value in values], "value STRING")
+
+        def changes(rows: DataFrame = rows, *, is_numbered: bool) -> DataFrame:
+            return decoded(
+                rows,
+                PayloadOptions(),
+                "a test",
+                schema=lambda: [Column("id", "int")],
+                is_numbered=is_numbered,
+            )
+
+        found = changes(is_numbered=True).withColumnRenamed(POSITION, CHANGE_SEQUENCE_NUMBER)
+        in_order = found.orderBy(F.expr(padded_sequence())).collect()
+        assert [row[CHANGE_SEQUENCE_NUMBER] for row in in_order] == numbers
+        as_structs = changes(is_numbered=False).select(POSITION).orderBy(POSITION).collect()
+        assert len({row[0] for row in as_structs}) == len(sources)
 
 
 def test_sequence_number_of_the_caller_decides(lab: UpsertLab) -> None:

@@ -9,6 +9,7 @@ target must have, and they are compared with those that it has.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..names import quote
@@ -120,25 +121,7 @@ def _every(shape: HistoryShape, found: Relations) -> str:
     """All events of the touched keys."""
     keys, values = listed(shape.keys), "".join(f", {name}" for name in map(quote, shape.values))
     nothing = "".join(f", NULL AS {name}" for name in map(quote, shape.values))
-    row = f"{_shown(shape)} AS {_ROW}"
-    kind, shown = "'U'", values
-    if shape.deleted is not None:
-        is_delete = quote(shape.deleted)
-        kind = f"if({is_delete}, 'D', 'U')"
-        # Such a row repeats the values that were deleted.
-        shown = "".join(
-            f", if({is_delete}, NULL, {name}) AS {name}" for name in map(quote, shape.values)
-        )
-    queries = [
-        f"SELECT {keys}{shown}, {shape.sequence} AS {SEQUENCE}, {kind} AS {KIND},"
-        f" {_NO_ORDER} AS {ORDER}, {_OF_THE_TARGET} AS {_ORIGIN}, {row} FROM _cdc_held"
-    ]
-    if shape.end is not None:
-        end = quote(shape.end)
-        queries.append(
-            f"SELECT {keys}{nothing}, {end}, 'D', {_NO_ORDER}, {_OF_THE_TARGET}, NULL"
-            f" FROM _cdc_held WHERE NOT ({end} <=> {shape.open_end})"
-        )
+    queries = [_of_rows(shape)]
     if found.memory is not None:
         kept = _semi_join(shape, f"SELECT * FROM {found.memory} WHERE {IS_OF_A_KEY}")
         queries.append(
@@ -155,6 +138,33 @@ def _every(shape: HistoryShape, found: Relations) -> str:
             f" {_REMEMBERED}), NULL FROM _cdc_touched CROSS JOIN _cdc_cuts"
         )
     return " UNION ALL ".join(queries)
+
+
+def _of_rows(shape: HistoryShape) -> str:
+    """The events that the rows of the target show: each begins with an upsert, and may end with a
+    delete.
+    """
+    kind, values = "'U'", {name: quote(name) for name in shape.values}
+    nothing = {name: f"if(false, {value}, NULL)" for name, value in values.items()}
+    if shape.deleted is not None:
+        is_delete = quote(shape.deleted)
+        kind = f"if({is_delete}, 'D', 'U')"
+        # Such a row repeats the values that were deleted.
+        values = {name: f"if({is_delete}, NULL, {value})" for name, value in values.items()}
+
+    def event(values: Mapping[str, str], sequence: str, kind: str, row: str) -> str:
+        fields = [f"{value} AS {quote(name)}" for name, value in values.items()]
+        fields += [f"{sequence} AS {SEQUENCE}", f"{kind} AS {KIND}", f"{_NO_ORDER} AS {ORDER}"]
+        return f"struct({', '.join(fields)}, {_OF_THE_TARGET} AS {_ORIGIN}, {row} AS {_ROW})"
+
+    row = _shown(shape)
+    events = f"array({event(values, shape.sequence, kind, row)})"
+    if shape.end is not None:
+        end = quote(shape.end)
+        last = event(nothing, end, "'D'", f"if(false, {row}, NULL)")
+        # One scan of the target gives both.
+        events = f"if({end} <=> {shape.open_end}, {events}, concat({events}, array({last})))"
+    return f"SELECT {listed(shape.keys)}, inline({events}) FROM _cdc_held"
 
 
 def _flagged(shape: HistoryShape, on_tie: OnTie) -> str:

@@ -113,10 +113,11 @@ class Planning:
             memory_version = found.version
             memory = f"delta.{quote(target.memory)}" if found.files else None
         given, made = f"cdc_{uuid.uuid4().hex}", f"cdc_{uuid.uuid4().hex}"
-        rows.createOrReplaceTempView(given)
+        with named_faults(target):
+            # The plan reads the events several times, and each time Spark would plan all of them.
+            rows.localCheckpoint(eager=True).createOrReplaceTempView(given)
         try:
-            with named_faults(target):
-                share = self._share(target, given, is_anew=is_anew)
+            share = self._share(target, given, is_anew=is_anew)
             if options.needs_intervals:
                 held = f"(SELECT * FROM {target.sql} WHERE false)" if is_anew else None
                 known = None if is_anew else memory
