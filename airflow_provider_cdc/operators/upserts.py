@@ -83,9 +83,12 @@ class WriteChanges(StreamOperator):
         :raises AirflowFailException: a column or a row does not fit; nothing was written
         :raises CdcJobFailed: a retry may help
         """
-        # The id includes the query. So a task that is cleared after its query was corrected writes
-        # again.
-        write_id = once_for_run(context, self.table, self.query)
+        # The id includes what the task writes. So a task that is cleared after this was corrected
+        # writes again.
+        what = [self.table, self.query]
+        if self.payload is not None:
+            what += [self.payload, self.sequence_by or "", self.unavailable_value]
+        write_id = once_for_run(context, *what)
         subject = f"changes of {self.table}"
         with task_errors():
             on_bad_rows = parse_enum(subject, "on_bad_rows", OnBadRows, self.on_bad_rows)

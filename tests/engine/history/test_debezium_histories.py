@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from history_lab import HistoryLab
 from pyspark.sql import Row
 
 from airflow_provider_cdc.engine import InvalidRequest, Outcome
+from airflow_provider_cdc.engine.spark.debezium import messages as debezium_messages
 
 OPTIONS: dict[str, Any] = {"payload": "debezium", "tombstone_horizon": None}
 
@@ -149,7 +152,8 @@ COLUMNS = f"before {ROW}, after {ROW}, op STRING, source {SOURCE}, ts_ms BIGINT"
 @pytest.mark.parametrize(
     ("columns", "prefix"),
     [
-        (COLUMNS, ""),
+        # As text, the third position comes before the second.
+        (COLUMNS.replace("BIGINT>", "STRING>"), ""),
         (f"topic STRING, value STRUCT<{COLUMNS.replace('before ', 'before: ', 1)}>", "value."),
     ],
     ids=["columns", "a struct"],
@@ -159,12 +163,12 @@ def test_messages_in_columns_are_applied(lab: HistoryLab, columns: str, prefix: 
     messages.begin(columns)
 
     def row(op: str, lsn: int, before: str, after: str) -> str:
-        values = f"{before}, {after}, '{op}', named_struct('lsn', {lsn}L), 0L"
+        values = f"{before}, {after}, '{op}', named_struct('lsn', {lsn}), 0L"
         if not prefix:
             return values
         names = ("before", "after", "op", "source", "ts_ms")
         parts = zip(
-            names, (before, after, f"'{op}'", f"named_struct('lsn', {lsn}L)", "0L"), strict=True
+            names, (before, after, f"'{op}'", f"named_struct('lsn', {lsn})", "0L"), strict=True
         )
         return f"'t', named_struct({', '.join(f'{name!r}, {part}' for name, part in parts)})"
 
@@ -218,10 +222,126 @@ def test_bad_messages_are_refused_or_quarantined(messages: MessageLab) -> None:
     assert sorted(row["_cdc_reason"] for row in memory.collect()) == sorted(BAD.values())
 
 
-def test_value_of_another_type_is_refused_by_name(messages: MessageLab) -> None:
-    messages.write(message("c", 1, id=1, at=1709210096123456))
-    with pytest.raises(InvalidRequest, match=r"expected a value of timestamp.*, found 17092"):
-        messages.apply_to("copy", payload_schema="id INT, at TIMESTAMP")
+WRONG = {
+    "d DATE": 1709210096123,
+    "at TIMESTAMP": 1709210096123456,
+    "at TIMESTAMP_NTZ": "2024-01-01T12:00:00+02:00",
+    "n DECIMAL(5, 2)": "1.999",
+    "n DECIMAL(4, 1)": 1234567,
+    "i TINYINT": 200,
+}
+
+
+def test_values_that_a_declared_type_does_not_have_are_bad(messages: MessageLab) -> None:
+    for number, (column, value) in enumerate(WRONG.items()):
+        name = column.split()[0]
+        messages.write(message("c", 1, id=1, **{name: value}))
+        target, given = f"copy{number}", {"payload_schema": f"id INT, {column}"}
+        with pytest.raises(InvalidRequest, match=f"its {name} is wrong: expected a value of"):
+            messages.apply_to(target, **given)
+        found = messages.apply_to(target, on_null="quarantine", **given)
+        assert found is not None
+        assert found.statements[-1].metrics["eventsQuarantined"] == 1
+        assert messages.rows(target) == []
+
+
+def test_declared_values_are_read_exactly(messages: MessageLab) -> None:
+    columns = (
+        "id INT, n DECIMAL(30, 5), text DECIMAL(30, 5), days DATE, day DATE, at TIMESTAMP_NTZ,"
+        " tags ARRAY<STRING>, i SMALLINT"
+    )
+    values = (
+        '"n": 1234567890123456789012345.12345, "text": "-0.5", "days": 19782, "day": "2024-02-29",'
+        ' "at": "2024-02-29T12:34:56.123456Z", "tags": ["a", null], "i": -7'
+    )
+    messages.write(message("c", 1, id=1).replace('"id": 1', f'"id": 1, {values}'))
+    messages.apply_to("copy", payload_schema=columns)
+    (row,) = messages.held("copy").values()
+    leap_day = date(2024, 2, 29)
+    assert row == {
+        "id": 1,
+        "n": Decimal("1234567890123456789012345.12345"),
+        "text": Decimal("-0.50000"),
+        "days": leap_day,
+        "day": leap_day,
+        "at": datetime(2024, 2, 29, 12, 34, 56, 123456),
+        "tags": ["a", None],
+        "i": -7,
+        "level": None,
+    }
+
+
+def test_batch_of_tombstones_changes_nothing(messages: MessageLab) -> None:
+    messages.write(None)
+    with pytest.raises(InvalidRequest, match="cannot be created yet"):
+        messages.apply_to("copy", payload_schema="id INT, v STRING")
+    messages.write(message("c", 1, id=1, v="a"))
+    messages.apply_to("copy", payload_schema="id INT, v STRING")
+    messages.write(None)
+    assert messages.apply_to("copy") is not None
+    assert messages.rows("copy") == [(1, "a", 1)]
+
+
+def with_schema(columns: dict[str, Any], lsn: int, row: dict[str, Any], name: str = "t") -> str:
+    """A message with the schema of a table ``name``."""
+    fields = [{"field": each, **kind} for each, kind in columns.items()]
+    sides = [{"type": "struct", "field": side, "fields": fields} for side in ("before", "after")]
+    payload = json.loads(message("c", lsn, **row))
+    schema = {"type": "struct", "name": f"{name}.Envelope", "fields": sides}
+    return json.dumps({"schema": schema, "payload": payload})
+
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+
+
+def decimal(scale: int) -> dict[str, Any]:
+    parameters = {"scale": str(scale), "connect.decimal.precision": "10"}
+    return {"type": "bytes", "name": DECIMAL, "parameters": parameters}
+
+
+INTEGER = {"type": "int32"}
+
+
+def test_column_without_a_schema_among_messages_with_one_is_bad(messages: MessageLab) -> None:
+    marker = '{"schema": {"type": "struct", "fields": [{"field": "op", "type": "string"}]},'
+    marker += ' "payload": {"op": "m", "ts_ms": 1}}'
+    messages.write(
+        marker, with_schema({"id": INTEGER}, 1, {"id": 1}), message("c", 2, id=2, extra="x")
+    )
+    with pytest.raises(InvalidRequest, match="it has a column extra"):
+        messages.apply_to("copy")
+
+
+def test_scale_that_grew_is_not_rounded(messages: MessageLab) -> None:
+    for scale, number in ((2, 1), (4, 2)):
+        columns = {"id": INTEGER, "n": decimal(scale)}
+        messages.write(with_schema(columns, number, {"id": number, "n": "ANI="}))
+        if scale == 2:
+            messages.apply_to("copy")
+    with pytest.raises(InvalidRequest, match=r"n has room for fewer digits than 0\.0210"):
+        messages.apply_to("copy")
+    assert [(row[0], str(row[1])) for row in messages.rows("copy")] == [(1, "2.10")]
+
+
+def test_message_that_arrives_during_a_query_waits_for_the_next(
+    messages: MessageLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, others = debezium_messages._found_in, iter([True])
+
+    def look_then_write(rows: Any) -> Any:
+        found = look(rows)
+        if next(others, False):
+            columns = {"id": INTEGER, "n": decimal(4), "v": {"type": "string"}}
+            messages.write(with_schema(columns, 2, {"id": 2, "n": "MDk=", "v": "late"}))
+        return found
+
+    monkeypatch.setattr(debezium_messages, "_found_in", look_then_write)
+    query = f"SELECT value FROM {messages.name('messages')}"
+    messages.write(with_schema({"id": INTEGER}, 1, {"id": 1}))
+    messages.apply_to("copy", query=query)
+    messages.apply_to("copy", query=query)
+    found = {row["id"]: (row["n"], row["v"]) for row in messages.held("copy").values()}
+    assert found == {1: (None, None), 2: (Decimal("1.2345"), "late")}
 
 
 def test_sources_without_messages_are_refused(messages: MessageLab) -> None:

@@ -58,6 +58,13 @@ def test_rebuild_from_an_archive_replaces_all_rows_in_one_commit(archived: Histo
     assert not archived.engine.stream_has_data("s")
 
 
+def test_rebuild_adds_the_columns_that_the_target_lacks(archived: HistoryLab) -> None:
+    archived.sql("ALTER TABLE {t} ADD COLUMN u INT", "INSERT INTO {t} VALUES (4, 'd', 4)")
+    rebuild(archived)
+    found = archived.spark.table(archived.name("h")).where("id > 2").select("id", "v", "u")
+    assert sorted(map(tuple, found.collect())) == [(3, "c", None), (4, "d", 4)]
+
+
 def test_killed_rebuild_is_done_by_the_next(archived: HistoryLab) -> None:
     expected = archived.rows("h")
     archived.sql("DELETE FROM {h} WHERE id = 1")

@@ -62,6 +62,12 @@ def test_sink_writes_messages_of_a_streaming_query(lab: UpsertLab) -> None:
     assert held(lab) == customers("before_truncate")
 
 
+def test_batch_of_tombstones_writes_nothing(lab: UpsertLab) -> None:
+    lab.engine.create_upsert_table(lab.table(), "id INT, v STRING", "id")
+    lab.engine.write_changes(lab.table(), frame(lab, None), payload="debezium")
+    assert held(lab) == {}
+
+
 def test_values_that_were_left_out_need_partial_changes(lab: UpsertLab) -> None:
     lab.engine.create_upsert_table(lab.table(), CUSTOMERS, "id")
     with pytest.raises(InvalidRequest, match=r"it leaves doc.* unchanged, which needs"):

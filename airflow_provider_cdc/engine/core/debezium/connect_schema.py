@@ -62,10 +62,28 @@ def columns_of_schemas(subject: str, texts: Sequence[str]) -> tuple[WireColumn, 
         cannot be read together
     """
     found: dict[str, WireType] = {}
+    tables = {name: None for text in texts if (name := _name_of(text)) is not None}
+    if len(tables) > 1:
+        raise InvalidRequest(
+            subject,
+            "has Debezium messages of several tables",
+            cause=f"their schemas are {', '.join(tables)}",
+            fix="let a query return the messages of one table, such as WHERE topic = 'shop.public."
+            "customers'",
+        )
     for text in reversed(texts):
         for name, kind in _columns_of(subject, text):
             found[name] = _common(subject, name, found.get(name, kind), kind)
     return tuple(WireColumn(name, kind) for name, kind in found.items())
+
+
+def _name_of(text: str) -> str | None:
+    """The name of the schema of an envelope, which has the name of the table in it."""
+    try:
+        name = msgspec.json.decode(text).get("name")
+    except (msgspec.DecodeError, AttributeError):
+        return None
+    return None if name is None else str(name)
 
 
 def _columns_of(subject: str, text: str) -> Iterable[tuple[str, WireType]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import md5
+from uuid import UUID
 
 from ..arguments.choices import parse_enum
 from ..arguments.expressions import check_expression
@@ -100,15 +102,22 @@ def payload_options(
 def is_unavailable(column: str, kind: str, placeholder: str) -> str | None:
     """The condition that a column holds the placeholder, as SQL; ``None``: its type cannot hold it.
 
+    In an array of numbers, the placeholder is its bytes. In an array of UUIDs, it is the UUID that
+    Java makes of its bytes.
+
     :param column: the column, as SQL
     :param kind: its type, as SQL writes it
     """
-    text = text_value(placeholder)
-    forms: Mapping[str, str] = {
-        "string": text,
-        "binary": f"CAST({text} AS BINARY)",
-        "array<string>": f"array({text})",
-        "array<binary>": f"array(CAST({text} AS BINARY))",
+    text, octets = text_value(placeholder), placeholder.encode()
+    numbers = ", ".join(map(str, octets))
+    uuid = UUID(bytes=md5(octets, usedforsecurity=False).digest(), version=3)
+    forms: Mapping[str, tuple[str, ...]] = {
+        "string": (text,),
+        "binary": (f"CAST({text} AS BINARY)",),
+        "array<string>": (f"array({text})", f"array('{uuid}')"),
+        "array<binary>": (f"array(CAST({text} AS BINARY))",),
+        "array<int>": (f"array({numbers})",),
+        "array<bigint>": (f"array({numbers})",),
     }
-    form = forms.get(kind.lower())
-    return None if form is None else f"coalesce({column} = {form}, false)"
+    found = " OR ".join(f"{column} = {form}" for form in forms.get(kind.lower(), ()))
+    return f"coalesce({found}, false)" if found else None

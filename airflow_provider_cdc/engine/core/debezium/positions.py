@@ -32,24 +32,29 @@ class Position:
         return " || '/' || ".join(self.sections)
 
 
+def _number(field: str) -> str:
+    return f"try_cast(source.{field} AS BIGINT)"
+
+
 # Binary logs have growing numbers. As text, 1000000 comes before 999999.
-_BINARY_LOG = "CAST(regexp_extract(source.file, '[0-9]+$', 0) AS BIGINT)"
+_BINARY_LOG = "try_cast(regexp_extract(source.file, '[0-9]+$', 0) AS BIGINT)"
 # A number of a log has the form 00000025:00000448:0003. The rows of a snapshot have no change_lsn.
 _CHANGE_LSN = "coalesce(source.change_lsn, '00000000:00000000:0000')"
-_SERIAL = "coalesce(source.event_serial_no, 0)"
+_SERIAL = f"coalesce({_number('event_serial_no')}, 0)"
+_SSN = f"coalesce({_number('ssn')}, 0)"
 _POSITIONS = (
-    Position(("postgresql",), ("lsn",), "source.lsn", ("hex(source.lsn)",)),
+    Position(("postgresql",), ("lsn",), _number("lsn"), (f"hex({_number('lsn')})",)),
     Position(
         ("mysql", "mariadb"),
         ("file", "pos", "row"),
-        f"struct({_BINARY_LOG} AS file, source.pos AS pos, source.`row` AS `row`)",
-        (f"hex({_BINARY_LOG})", "hex(source.pos)", "hex(source.`row`)"),
+        f"struct({_BINARY_LOG} AS file, {_number('pos')} AS pos, {_number('`row`')} AS `row`)",
+        (f"hex({_BINARY_LOG})", f"hex({_number('pos')})", f"hex({_number('`row`')})"),
     ),
     Position(
         ("oracle",),
         ("scn", "ssn"),
-        "struct(CAST(source.scn AS DECIMAL(38, 0)) AS scn, coalesce(source.ssn, 0) AS ssn)",
-        ("hex(CAST(source.scn AS BIGINT))", "hex(coalesce(source.ssn, 0))"),
+        f"struct(try_cast(source.scn AS DECIMAL(38, 0)) AS scn, {_SSN} AS ssn)",
+        (f"hex({_number('scn')})", f"hex({_SSN})"),
     ),
     Position(
         ("sqlserver",),

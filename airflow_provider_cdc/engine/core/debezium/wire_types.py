@@ -20,6 +20,9 @@ _EACH, _PLACE, _TOTAL = "_cdc_each", "_cdc_place", "_cdc_total"
 MOST_DIGITS = 38
 """How many digits a decimal of Spark has at most."""
 
+_LAST_DAY = 2_932_896
+"""The last day of the year 9999, in days since 1970. Debezium writes infinity as other numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class WireType:
@@ -27,7 +30,8 @@ class WireType:
 
     :param wire: the type with which a value is read from JSON, as SQL
     :param type: the type that it has then, as SQL
-    :param conversion: the SQL of the second from the first, with :data:`VALUE` in it
+    :param conversion: the SQL of the second from the first, with :data:`VALUE` in it. It is NULL
+        for a value that the type does not have
     """
 
     wire: str
@@ -43,6 +47,15 @@ class WireType:
         """The SQL of the value that was read as ``value``."""
         return self.conversion.replace(VALUE, value)
 
+    def within(self, value: str) -> str:
+        """Like :meth:`of`, for a value within another one. The job ends if the type does not have
+        the value.
+        """
+        if not self.is_converted:
+            return value
+        why = f"concat({spark_literal(BAD)}, {unfit(value, self.type)})"
+        return f"if({value} IS NULL, NULL, coalesce({self.of(value)}, raise_error({why})))"
+
 
 @dataclass(frozen=True, slots=True)
 class WireColumn:
@@ -52,20 +65,20 @@ class WireColumn:
     type: WireType
 
 
+def unfit(value: str, kind: str) -> str:
+    """What is wrong with a value that a type does not have, as SQL."""
+    shown = f"left(coalesce(to_json(struct({value} AS value)), ''), 100)"
+    return f"concat('expected a value of {kind}, found ', {shown})"
+
+
 def plain(kind: str) -> WireType:
     """A type that JSON writes as it is."""
     return WireType(kind, kind)
 
 
-def exactly(value: str, kind: str) -> str:
-    """The cast of a text, as SQL. The job ends if the text is no value of the type."""
-    why = f"concat({spark_literal(BAD)}, 'expected a value of {kind}, found ', {value})"
-    return f"if({value} IS NULL, NULL, coalesce(try_cast({value} AS {kind}), raise_error({why})))"
-
-
 def days() -> WireType:
     """A date as a number of days since 1970."""
-    return WireType("INT", "DATE", f"date_from_unix_date({VALUE})")
+    return WireType("INT", "DATE", _date_of(VALUE))
 
 
 def units_since_1970(unit: str) -> WireType:
@@ -74,18 +87,20 @@ def units_since_1970(unit: str) -> WireType:
     :param unit: ``ms``, ``us`` or ``ns``. Of nanoseconds, whole microseconds are kept
     """
     micros = {
-        "ms": f"{VALUE} * 1000",
+        "ms": f"try_multiply({VALUE}, 1000L)",
         "us": VALUE,
         "ns": f"({VALUE} div 1000) - if({VALUE} % 1000 < 0, 1, 0)",
     }[unit]
+    first, end = -62_135_596_800_000_000, 253_402_300_800_000_000
+    is_known = f"{micros} >= {first}L AND {micros} < {end}L"
     # A cast from the number would depend on the time zone of the session.
-    conversion = f"{_EPOCH} + INTERVAL '0.000001' SECOND * ({micros})"
-    return WireType("BIGINT", "TIMESTAMP_NTZ", conversion)
+    moment = f"{_EPOCH} + INTERVAL '0.000001' SECOND * ({micros})"
+    return WireType("BIGINT", "TIMESTAMP_NTZ", f"if({is_known}, {moment}, NULL)")
 
 
 def zoned_time() -> WireType:
     """A time with a time zone as text of ISO 8601."""
-    return WireType("STRING", "TIMESTAMP_LTZ", exactly(VALUE, "TIMESTAMP_LTZ"))
+    return WireType("STRING", "TIMESTAMP_LTZ", f"try_cast({VALUE} AS TIMESTAMP_LTZ)")
 
 
 def unscaled_decimal(digits: int, scale: int) -> WireType:
@@ -95,7 +110,7 @@ def unscaled_decimal(digits: int, scale: int) -> WireType:
     :param scale: how many of them come after the point
     """
     kind = f"DECIMAL({max(digits, scale)}, {scale})"
-    return WireType("BINARY", kind, f"CAST({_unscaled(VALUE)} || 'E-{scale}' AS {kind})")
+    return WireType("BINARY", kind, f"try_cast({_unscaled(VALUE)} || 'E-{scale}' AS {kind})")
 
 
 def decimal_with_scale() -> WireType:
@@ -117,7 +132,7 @@ def array_of(items: WireType) -> WireType:
     """An array."""
     conversion = VALUE
     if items.is_converted:
-        conversion = f"transform({VALUE}, {_EACH} -> {items.of(_EACH)})"
+        conversion = f"transform({VALUE}, {_EACH} -> {items.within(_EACH)})"
     return WireType(f"ARRAY<{items.wire}>", f"ARRAY<{items.type}>", conversion)
 
 
@@ -125,7 +140,7 @@ def map_of(values: WireType) -> WireType:
     """A map from text."""
     conversion = VALUE
     if values.is_converted:
-        conversion = f"transform_values({VALUE}, (_cdc_key, {_EACH}) -> {values.of(_EACH)})"
+        conversion = f"transform_values({VALUE}, (_cdc_key, {_EACH}) -> {values.within(_EACH)})"
     return WireType(f"MAP<STRING, {values.wire}>", f"MAP<STRING, {values.type}>", conversion)
 
 
@@ -135,7 +150,7 @@ def struct_of(columns: Iterable[WireColumn]) -> WireType:
     conversion = VALUE
     if any(field.type.is_converted for field in fields):
         parts = ", ".join(
-            f"{field.type.of(f'{VALUE}.{quote(field.name)}')} AS {quote(field.name)}"
+            f"{field.type.within(f'{VALUE}.{quote(field.name)}')} AS {quote(field.name)}"
             for field in fields
         )
         conversion = f"if({VALUE} IS NULL, NULL, struct({parts}))"
@@ -144,27 +159,19 @@ def struct_of(columns: Iterable[WireColumn]) -> WireType:
     return WireType(f"STRUCT<{wire}>", f"STRUCT<{kind}>", conversion)
 
 
-def declared(kind: str) -> WireType:
-    """The type of a column that a caller declares, because messages have no schema.
-
-    :param kind: the type, as SQL writes it
-    """
-    name = kind.lower()
-    if name == "date":
-        is_number = f"{VALUE} RLIKE '^-?[0-9]+$'"
-        number = f"date_from_unix_date(try_cast({VALUE} AS INT))"
-        return WireType("STRING", kind, f"if({is_number}, {number}, {exactly(VALUE, kind)})")
-    if name.startswith(("timestamp", "decimal")):
-        return WireType("STRING", kind, exactly(VALUE, kind))
-    return plain(kind)
+def _date_of(number: str) -> str:
+    is_known = f"{number} BETWEEN -719162 AND {_LAST_DAY}"
+    return f"if({is_known}, date_from_unix_date({number}), NULL)"
 
 
 def _unscaled(value: str) -> str:
-    """The whole number in bytes, the greatest first, in two's complement; as SQL of a text."""
+    """The whole number in bytes, the greatest first, in two's complement; as SQL of a text. NULL:
+    it has too many digits.
+    """
     number = f"DECIMAL({MOST_DIGITS}, 0)"
     byte = f"CAST(conv(substr(hex({value}), 2 * {_PLACE} - 1, 2), 16, 10) AS {number})"
     # The bits before those of a negative number are all 1.
     first = f"CAST(if(substr(hex({value}), 1, 1) >= '8', -1, 0) AS {number})"
-    total = f"CAST({_TOTAL} * 256 + {byte} AS {number})"
+    total = f"try_cast(try_add(try_multiply({_TOTAL}, 256), {byte}) AS {number})"
     places = f"sequence(1, length({value}))"
     return f"CAST(aggregate({places}, {first}, ({_TOTAL}, {_PLACE}) -> {total}) AS STRING)"

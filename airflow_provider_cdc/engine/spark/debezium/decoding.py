@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, VariantType
 
 from ...core.debezium.envelope import (
     AFTER,
@@ -23,8 +23,9 @@ from ...core.debezium.envelope import (
     Op,
     PayloadOptions,
 )
+from ...core.debezium.wire_types import WireColumn, unfit
 from ...core.errors import InvalidRequest
-from ...core.names import first_alike, quote
+from ...core.names import first_alike, quote, text_value
 from ..session.failures import first_line, raised_text
 from .messages import Envelopes, KnownColumns, envelopes_of
 
@@ -61,17 +62,22 @@ def decoded(
             fix="leave one out with Debezium's column.exclude.list",
         )
     raw = [
-        F.expr(_value(found.rows, name)).alias(f"_cdc_v{number}")
-        for number, name in enumerate(names)
+        F.expr(_value(found.rows, column)).alias(f"_cdc_v{number}")
+        for number, column in enumerate(found.columns)
     ]
     read = found.rows.where(f"NOT ({OP} <=> '{Op.MESSAGE}')").select(
         *map(quote, kept), *raw, F.col(OP).alias(CHANGE), position, _fault().alias(FAULT)
     )
-    values = [
-        F.expr(column.type.of(f"_cdc_v{number}")).cast(column.type.type).alias(column.name)
-        for number, column in enumerate(found.columns)
-    ]
-    return read.select(*map(quote, kept), *values, CHANGE, POSITION, FAULT)
+    values, faults = [], [F.col(FAULT)]
+    for number, column in enumerate(found.columns):
+        raw_value, kind = f"_cdc_v{number}", column.type.type
+        value = column.type.of(raw_value)
+        values.append(F.expr(value).cast(kind).alias(column.name))
+        if column.type.is_converted:
+            why = f"concat({text_value(f'its {column.name} is wrong: ')}, {unfit(raw_value, kind)})"
+            faults.append(F.expr(f"if({raw_value} IS NOT NULL AND ({value}) IS NULL, {why}, NULL)"))
+    fault = F.coalesce(*faults).alias(FAULT)
+    return read.select(*map(quote, kept), *values, CHANGE, POSITION, fault)
 
 
 @contextmanager
@@ -95,13 +101,16 @@ def named_values(subject: str) -> Iterator[None]:
         ) from None
 
 
-def _value(rows: DataFrame, name: str) -> str:
+def _value(rows: DataFrame, column: WireColumn) -> str:
     """A column of the row that a message is about, as SQL."""
 
     def of(side: str) -> str:
-        kind = rows.schema[side].dataType
-        held = isinstance(kind, StructType) and name in kind.names
-        return f"{side}.{quote(name)}" if held else "NULL"
+        kind, value = rows.schema[side].dataType, f"{side}.{quote(column.name)}"
+        if not isinstance(kind, StructType) or column.name not in kind.names:
+            return "NULL"
+        # A null of JSON is a value of VARIANT.
+        is_variant = isinstance(kind[column.name].dataType, VariantType)
+        return f"if(is_variant_null({value}), NULL, {value})" if is_variant else value
 
     return f"if({OP} = '{Op.DELETE}', {of(BEFORE)}, {of(AFTER)})"
 
@@ -126,12 +135,15 @@ def _position(
     elif found.position is not None:
         position = found.position
         text = position.sequence_number if is_numbered else position.sequence
+    elif found.is_empty:
+        return F.lit(None).alias(POSITION)
     else:
+        example = "hex(source.ts_ms)" if is_numbered else "source.ts_ms"
         raise InvalidRequest(
             subject,
             "cannot know the order of its Debezium messages",
             cause="their source has no position that is known, or several connectors wrote them",
-            fix="pass sequence_by='source.ts_ms', or another expression that grows with each change"
+            fix=f"pass sequence_by='{example}', or another expression that grows with each change"
             " of a row",
         )
     column = F.expr(text).alias(POSITION)

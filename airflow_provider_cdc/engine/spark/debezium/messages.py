@@ -10,9 +10,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ...core.debezium.connect_schema import columns_of_schemas
-from ...core.debezium.envelope import AFTER, BEFORE, FAULT, FIELDS, OP, PAYLOAD, SOURCE_TYPE, VALUE
+from ...core.debezium.declared_types import declared_columns_of
+from ...core.debezium.envelope import (
+    AFTER,
+    BEFORE,
+    FAULT,
+    FIELDS,
+    OP,
+    PAYLOAD,
+    SOURCE_TYPE,
+    VALUE,
+    Op,
+)
 from ...core.debezium.positions import Position, position_of, position_with
-from ...core.debezium.wire_types import WireColumn, declared, plain, struct_of
+from ...core.debezium.wire_types import WireColumn, plain, struct_of
 from ...core.delta.columns import Column
 from ...core.errors import InvalidRequest
 from ...core.names import quote, text_value
@@ -34,11 +45,13 @@ class Envelopes:
         wanted beside them, and :data:`FAULT`
     :param columns: the columns of the table that the messages are about
     :param position: what orders them; ``None``: it is not known
+    :param is_empty: whether no row holds a readable message
     """
 
     rows: DataFrame
     columns: tuple[WireColumn, ...]
     position: Position | None
+    is_empty: bool = False
 
 
 def envelopes_of(
@@ -119,8 +132,10 @@ def _of_json(
     value = F.col(quote(text.name)).cast("string")
     # A tombstone has a key only.
     messages = rows.where(value.isNotNull()).select(*map(quote, kept), value.alias(VALUE))
-    schemas, connectors = _found_in(messages)
-    columns = _columns(subject, schemas, schema)
+    # The source may have other rows when it is read again.
+    messages = messages.localCheckpoint(eager=True)
+    looked = _found_in(messages)
+    columns = _columns(subject, looked, schema)
     row = struct_of(columns).wire if columns else "STRUCT<_cdc_0: INT>"
     envelope = f"{BEFORE} {row}, {AFTER} {row}, op STRING, source {SOURCE_TYPE}, ts_ms BIGINT"
     whole = f"{envelope}, {PAYLOAD} STRUCT<{envelope}>, {_CORRUPT} STRING"
@@ -132,14 +147,21 @@ def _of_json(
     ]
     is_unread = F.col(f"{_ENVELOPE}.{_CORRUPT}").isNotNull() | F.col(_ENVELOPE).isNull()
     fault = F.when(is_unread, F.lit(_UNREADABLE))
-    if not schemas:
-        fault = F.coalesce(fault, F.expr(_unknown(columns)))
+    fault = F.coalesce(fault, F.expr(_unknown(columns)))
     found = read.select(*map(quote, kept), *fields, fault.alias(FAULT))
-    return Envelopes(found, columns, position_of(connectors))
+    return Envelopes(found, columns, position_of(looked.connectors), not looked.has_messages)
 
 
-def _found_in(messages: DataFrame) -> tuple[list[str], set[str]]:
-    """The schemas of messages, the oldest first, and the connectors that wrote them."""
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What messages in JSON say: their schemas, the oldest first, and their connectors."""
+
+    schemas: tuple[str, ...]
+    connectors: frozenset[str]
+    has_messages: bool
+
+
+def _found_in(messages: DataFrame) -> _Looked:
 
     def part(path: str) -> str:
         return f"get_json_object({VALUE}, '$.{path}')"
@@ -151,22 +173,27 @@ def _found_in(messages: DataFrame) -> tuple[list[str], set[str]]:
         messages.selectExpr(
             f"{part('schema')} AS {_SCHEMA}",
             f"{of_envelope('source.connector')} AS {_CONNECTOR}",
-            f"CAST({of_envelope('ts_ms')} AS BIGINT) AS {_MOMENT}",
+            f"try_cast({of_envelope('ts_ms')} AS BIGINT) AS {_MOMENT}",
+            f"{of_envelope('op')} AS {OP}",
         )
+        # A message that somebody wrote into the log of the database is about no table.
+        .where(f"{OP} <> '{Op.MESSAGE}'")
         .groupBy(_SCHEMA, _CONNECTOR)
         .agg(F.max(_MOMENT).alias(_MOMENT))
         .orderBy(_MOMENT)
         .collect()
     )
     schemas = dict.fromkeys(row[_SCHEMA] for row in found if row[_SCHEMA] is not None)
-    connectors = {row[_CONNECTOR] for row in found if row[_CONNECTOR] is not None}
-    return list(schemas), connectors
+    connectors = frozenset(row[_CONNECTOR] for row in found if row[_CONNECTOR] is not None)
+    return _Looked(tuple(schemas), connectors, bool(found))
 
 
-def _columns(subject: str, schemas: Sequence[str], schema: KnownColumns) -> tuple[WireColumn, ...]:
-    if schemas:
-        return columns_of_schemas(subject, schemas)
+def _columns(subject: str, looked: _Looked, schema: KnownColumns) -> tuple[WireColumn, ...]:
+    if looked.schemas:
+        return columns_of_schemas(subject, looked.schemas)
     known = schema()
+    if known is None and not looked.has_messages:
+        return ()
     if known is None:
         raise InvalidRequest(
             subject,
@@ -175,11 +202,13 @@ def _columns(subject: str, schemas: Sequence[str], schema: KnownColumns) -> tupl
             fix="pass payload_schema='id BIGINT, name STRING', or let Debezium write schemas"
             " (schemas.enable=true)",
         )
-    return tuple(WireColumn(column.name, declared(column.type)) for column in known)
+    return declared_columns_of(subject, known)
 
 
 def _unknown(columns: Sequence[WireColumn]) -> str:
-    """Why a message has a column that nothing declares, as SQL; NULL: it has none."""
+    """Why a message without a schema has a column that nothing declares, as SQL; NULL: it has
+    none, or has a schema.
+    """
     known = ", ".join(text_value(column.name) for column in columns)
     found = []
     for name in (AFTER, BEFORE):
@@ -187,4 +216,5 @@ def _unknown(columns: Sequence[WireColumn]) -> str:
             held = f"json_object_keys(get_json_object({VALUE}, '$.{path}'))"
             found.append(f"element_at(array_except({held}, array({known})), 1)")
     first = f"coalesce({', '.join(f'try_{each}' for each in found)})"
-    return f"concat('it has a column ', {first}, ', which payload_schema lacks')"
+    why = f"concat('it has a column ', {first}, ', which payload_schema lacks')"
+    return f"if(get_json_object({VALUE}, '$.schema') IS NULL, {why}, NULL)"

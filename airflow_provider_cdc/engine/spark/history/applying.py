@@ -85,12 +85,11 @@ class Applying:
                     return self._consumed(attempt, target, stream, views, plan)
         raise _kept_moving(subject)
 
-    def replace_all(
-        self, target: HistoryTarget, name: str, consumer: str, find: FindEvents
-    ) -> Outcome:
+    def replace_all(self, subject: str, name: str, consumer: str, find: FindEvents) -> Outcome:
         """Replace all rows of a target by those of its whole history, in one commit, and consume
         what waits in the stream ``name``.
 
+        :param subject: the subject of errors
         :param find: returns every event up to the end of what is consumed
         :raises StreamConflict: others kept moving the stream, or kept writing to the target
         """
@@ -99,11 +98,11 @@ class Applying:
             span = self.parts.sources.span(stream)
             attempt = Consumer(self.parts, consumer, BatchLimit())
             with attempt.opened(span) as views:
-                _, events = find(span, views)
+                target, events = find(span, views)
                 plan_anew = self.planning.plan(target, events, is_anew=True)
                 with plan_anew as plan, suppress(StreamMoved):
                     return self._consumed(attempt, target, stream, views, plan)
-        raise _kept_moving(target.subject)
+        raise _kept_moving(subject)
 
     def apply_planned(self, target: HistoryTarget, plan: Plan, consumer: str) -> Outcome:
         """Apply the only events that wait beside ``target``, from which ``plan`` was made.

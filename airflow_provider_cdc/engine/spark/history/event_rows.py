@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType, StructType
+from pyspark.sql.types import DecimalType, DoubleType, FloatType, StructType
 
 from ...core.debezium.envelope import CHANGE, FAULT, Op
 from ...core.history.events import BAD, KIND, ORDER, REASON, SEQUENCE, Kind
@@ -37,7 +37,7 @@ def events(spark: SparkSession, source: SourceRows, target: HistoryTarget) -> Da
         rows = _without_old_values(source, rows, shape)
     sequence = F.expr(f"CAST({SEQUENCE} AS {shape.sequence_type})").alias(SEQUENCE)
     fault = _fault(target) if source.is_decoded else F.lit(None).cast("string")
-    stored = stored_columns(spark, rows, target)
+    stored = stored_columns(spark, rows, target, is_exact=source.is_decoded)
     rows = rows.select(*stored, sequence, KIND, ORDER, fault.alias(REASON))
     bad = F.coalesce(REASON, _bad(rows, shape))
     return rows.withColumn(REASON, refusing(bad) if options.on_null is OnNull.FAIL else bad)
@@ -68,8 +68,18 @@ def _without_old_values(source: SourceRows, rows: DataFrame, shape: HistoryShape
     return rows.where(~(is_update & is_old)).unionByName(moved.drop(_PARTNER))
 
 
-def stored_columns(spark: SparkSession, rows: DataFrame, target: HistoryTarget) -> list[Column]:
+def _unrounded(name: str, value: Column, stored: Column) -> Column:
+    """A decimal as it is stored, but the job ends if that rounds it."""
+    why = F.concat(F.lit(f"{BAD}{name} has room for fewer digits than "), value.cast("string"))
+    return F.when(stored.eqNullSafe(value), stored).otherwise(F.raise_error(why))
+
+
+def stored_columns(
+    spark: SparkSession, rows: DataFrame, target: HistoryTarget, *, is_exact: bool = False
+) -> list[Column]:
     """The columns of ``rows`` with the names and the types of the target.
+
+    :param is_exact: a decimal with more digits than the target has ends the job. Delta rounds it
 
     :raises InvalidRequest: the target cannot store a type
     """
@@ -90,7 +100,10 @@ def stored_columns(spark: SparkSession, rows: DataFrame, target: HistoryTarget) 
             columns.append(F.lit(None).cast(field.dataType).alias(name))
         else:
             value = F.col(quote(found.name))
-            columns.append(assignment.column(value, found.dataType, field))
+            stored = assignment.column(value, found.dataType, field)
+            if is_exact and isinstance(found.dataType, DecimalType):
+                stored = _unrounded(name, value, stored)
+            columns.append(stored.alias(name))
     return columns
 
 

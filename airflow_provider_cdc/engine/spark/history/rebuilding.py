@@ -81,10 +81,12 @@ class Rebuilding:
                 target.subject,
                 lambda: target.data_columns,
             )
-            return target, events(self.spark, source, target)
+            # The last changes may have columns that the target does not have yet.
+            found = self.tables.opened(table_name(name), target.options, source, None)
+            return found, events(self.spark, source, found)
 
         try:
-            return self.applying.replace_all(target, stream, consumer, find)
+            return self.applying.replace_all(target.subject, stream, consumer, find)
         finally:
             for view in made:
                 self.spark.catalog.dropTempView(view)

@@ -8,7 +8,7 @@ from datetime import datetime
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField
+from pyspark.sql.types import DataType, NullType, StructField
 
 from ...core.change_feed.feed_options import ChangeType, FeedColumns
 from ...core.debezium.envelope import CHANGE, FAULT, POSITION, Op
@@ -157,6 +157,13 @@ def sequence_type(source: SourceRows, options: HistoryOptions, subject: str) -> 
     if options.sequence_by and not source.is_decoded:
         check_analysed(source.rows, sequence_sql(options), "sequence_by", subject)
     found = source.rows.select(source.sequence(options)).schema[0].dataType
+    if isinstance(found, NullType):
+        raise InvalidRequest(
+            subject,
+            "cannot be created yet",
+            cause="the source holds no message of Debezium that shows the order of changes",
+            fix="apply again when the source holds the first message of a row",
+        )
     if any(word in sql_type(found).lower() for word in ("map<", "variant", "array<")):
         raise InvalidRequest(
             subject,

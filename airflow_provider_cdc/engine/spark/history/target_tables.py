@@ -186,8 +186,8 @@ class HistoryTables:
     ) -> HistoryTarget:
         subject = f"history target {name.sql}"
         kinds = {field.name: field.dataType for field in source.fields}
-        keys, values = self._chosen(subject, options, kinds)
         kind = sql_type(sequence_type(source, options, subject))
+        keys, values = self._chosen(subject, options, kinds)
         types = {name: sql_type(kinds[name]) for name in values}
         shape = history_shape(options, keys, types, kind)
         self._check_open_end(subject, options, shape)

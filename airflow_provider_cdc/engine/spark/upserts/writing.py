@@ -69,7 +69,7 @@ def write_changes(
         F.monotonically_increasing_id().alias(ORDER),
         F.current_timestamp().alias(INGESTED_AT),
     )
-    _append(table, judged, transaction, mark=batch)
+    _append(table, judged, transaction, mark=batch, are_messages=messages is not None)
     return batch
 
 
@@ -114,7 +114,12 @@ def change_sink(
 
 
 def _append(
-    table: UpsertTable, rows: DataFrame, transaction: tuple[str, int] | None, *, mark: str
+    table: UpsertTable,
+    rows: DataFrame,
+    transaction: tuple[str, int] | None,
+    *,
+    mark: str,
+    are_messages: bool = False,
 ) -> None:
     warn_of_one_driver(rows.sparkSession, table.changes)
     writer = rows.write.format("delta").mode("append").option("userMetadata", mark)
@@ -131,7 +136,7 @@ def _append(
         found = _FOUND.search(str(error))
         if found is None:
             raise
-        raise _refused(table, *found[1].split("|", 1)) from None
+        raise _refused(table, *found[1].split("|", 1), are_messages=are_messages) from None
 
 
 def _shaped(table: UpsertTable, rows: DataFrame) -> DataFrame:
@@ -260,8 +265,13 @@ _ADVICE = {
 }
 
 
-def _refused(table: UpsertTable, rule: str, row: str) -> InvalidRequest:
+def _refused(
+    table: UpsertTable, rule: str, row: str, *, are_messages: bool = False
+) -> InvalidRequest:
     problem, fix = _ADVICE[Reason(rule)]
+    if are_messages and rule == Reason.TYPE:
+        problem = "hold a message of Debezium that is not a change of a row"
+        fix = "correct its source, leave it out with a query"
     return InvalidRequest(
         f"changes of {table.name}",
         problem,

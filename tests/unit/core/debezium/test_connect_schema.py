@@ -83,7 +83,7 @@ def test_types_within_types_are_converted() -> None:
         "MAP<STRING, INT>",
         "STRUCT<`d`: INT, `n`: BIGINT>",
     ]
-    assert found[0].type.of("v") == "transform(v, _cdc_each -> date_from_unix_date(_cdc_each))"
+    assert found[0].type.of("v").startswith("transform(v, _cdc_each -> if(_cdc_each IS NULL, NULL,")
 
 
 def test_columns_of_several_schemas_are_read_together() -> None:
@@ -117,6 +117,15 @@ def test_column_that_got_another_type_is_refused(
     for first, second in ((older, newer), (newer, older)):
         with pytest.raises(InvalidRequest, match="the column x of Debezium messages with two"):
             columns_of_schemas("t", [schema(first), schema(second)])
+
+
+def test_messages_of_several_tables_are_refused() -> None:
+    texts = [
+        json.dumps({**json.loads(schema(column("id", "int32"))), "name": f"shop.{name}.Envelope"})
+        for name in ("customers", "orders")
+    ]
+    with pytest.raises(InvalidRequest, match=r"several tables.*shop\.customers\.Envelope"):
+        columns_of_schemas("t", texts)
 
 
 @pytest.mark.parametrize(
