@@ -17,6 +17,11 @@ from airflow_provider_cdc.engine import Engine, Transaction, Version, Watch
 from airflow_provider_cdc.engine.core.errors import CdcError
 
 INSERT = "INSERT INTO {copy} SELECT id, v FROM s"
+MESSAGES = {
+    "payload": None,
+    "sequence_by": None,
+    "unavailable_value": "__debezium_unavailable_value",
+}
 WITHOUT_ARGUMENTS = {
     "describe_change_streams",
     "describe_streams",
@@ -233,7 +238,7 @@ class Scene(UpsertLab):
             "alter_upsert_table": table | {"max_staleness": None, "tombstone_horizon": "P2D"},
             "add_columns": table | {"schema": "extra INT"},
             "apply_upserts": table,
-            "change_sink": table | {"query": "q", "on_bad_rows": "fail"},
+            "change_sink": table | {"query": "q", "on_bad_rows": "fail"} | MESSAGES,
             "describe_upsert_table": table,
             "drop_upsert_table": table | {"if_exists": False},
             "query_upsert_table": table | {"work": DataFrame.count},
@@ -241,7 +246,9 @@ class Scene(UpsertLab):
             "recommended_max_staleness": table,
             "redrive_changes": table | {"late": False},
             "upsert_usage": {"since": "P7D", "period": "PT1H"},
-            "write_changes": table | {"rows": changes, "write_id": None, "on_bad_rows": "fail"},
+            "write_changes": table
+            | {"rows": changes, "write_id": None, "on_bad_rows": "fail"}
+            | MESSAGES,
         }
 
     def check_readers(self) -> None:
