@@ -9,7 +9,7 @@ from ...core.debezium.envelope import PayloadOptions
 from ...core.delta.columns import Column
 from ...core.history.options import HistoryOptions
 from ...core.history.shape import sequence_sql
-from ..debezium.decoding import decoded, named_values
+from ..debezium.decoding import decoded
 from ..tables.sql_types import declared_columns
 from .source_rows import SourceRows
 
@@ -42,7 +42,4 @@ def unwrapped(
     rows = source.rows.where(f"NOT ({source.is_old})")
     kept = source.metadata_columns
     changes = decoded(rows, wanted, subject, kept=kept, schema=columns)
-    with named_values(subject):
-        # A plan reads the events several times.
-        changes = changes.localCheckpoint(eager=True)
     return replace(source, rows=changes, is_decoded=True)

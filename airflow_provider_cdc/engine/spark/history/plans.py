@@ -23,6 +23,7 @@ from ...core.names import quote
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import StreamSpan
+from ..debezium.decoding import named_values
 from ..session.failures import has_ended, raised_text
 from ..session.session_settings import may_broadcast
 from ..tables.pruning import Pruning, TouchedShare
@@ -171,10 +172,12 @@ def _touchable(target: HistoryTarget, share: TouchedShare) -> str:
 def named_faults(target: HistoryTarget) -> Iterator[None]:
     """Name the events that stopped a job.
 
-    :raises InvalidRequest: an event has no key or no sequence, or two are tied
+    :raises InvalidRequest: an event has no key or no sequence, two are tied, or a message has a
+        value that is not one of its type
     """
     try:
-        yield
+        with named_values(target.subject):
+            yield
     except CdcError:
         raise
     except Exception as error:  # pyspark has no classes for errors of the JVM
