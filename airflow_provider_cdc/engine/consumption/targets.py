@@ -111,13 +111,12 @@ class Targets:
     def _leavings(self, root: str) -> str:
         """The folder that a refused creation of a table at ``root`` leaves without a file in it.
 
-        This call removes what an earlier creation left, for example one that was killed, because
-        Spark treats a log without a commit as a table. Nobody can have found a table there.
+        This call removes what an earlier creation left, for example one that was killed.
         """
         log = join(root, "_delta_log")
         if not self._files.exists(root):
             return root
-        self._files.remove_if_empty(log)
+        DeltaLog(root, self._files).remove_unfinished()
         return log
 
     def is_leftover(self, location: str, consumer: str) -> bool:

@@ -119,12 +119,12 @@ class Tables:
         )
 
     def remove_unfinished(self, path: str | None) -> None:
-        """Remove what a killed creation left: Spark treats a log without a commit as a table.
+        """Remove what a killed creation left at a path.
 
         :param path: the path of the table; ``None``: it has a name in the catalog
         """
         if path is not None:
-            self._files.remove_if_empty(f"{path.rstrip('/')}/_delta_log")
+            DeltaLog(path.rstrip("/"), self._files).remove_unfinished()
 
     def creation_mark(self, table: Table) -> str | None:
         """The user metadata of the commit that created the table; ``None``: it has no user

@@ -92,6 +92,12 @@ class DeltaLog:
             return True
         return self._files.exists(self._folder) and _listed(self._names()) is not None
 
+    def remove_unfinished(self) -> None:
+        """Remove what a killed creation left: Spark treats a log without a commit as a table.
+        Nobody can have found a table there.
+        """
+        self._files.remove_if_empty(self._folder)
+
     def latest_version(self) -> int:
         """The newest version; raises :class:`NotADeltaTable`."""
         return self.listing().latest_version
