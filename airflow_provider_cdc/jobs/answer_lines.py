@@ -59,7 +59,7 @@ def _lines_of_task(request: Request, answer: Answer) -> tuple[str, ...]:
         case ApplyUpserts() as task if answer.outcome is None:
             return (f"upsert table {task.table}: no change waits",)
         case ApplyChanges() as task if answer.outcome is None:
-            return (f"history target {task.request.target}: nothing waits",)
+            return (f"{task.request.subject}: nothing waits",)
         case StreamHasData() as task:
             return (f"stream {task.stream}: has {'' if answer.has_data else 'no '}data",)
         case ExportChanges() as task:

@@ -61,8 +61,9 @@ def columns_of_schemas(subject: str, texts: Sequence[str]) -> tuple[WireColumn, 
     :raises InvalidRequest: one is not the schema of an envelope, or two give a column types that
         cannot be read together
     """
-    found: dict[str, WireType] = {}
-    tables = {name: None for text in texts if (name := _name_of(text)) is not None}
+    schemas = [_decoded(subject, text) for text in texts]
+    # The name of an envelope has the name of its table in it.
+    tables = {str(each["name"]): None for each in schemas if each.get("name") is not None}
     if len(tables) > 1:
         raise InvalidRequest(
             subject,
@@ -71,35 +72,37 @@ def columns_of_schemas(subject: str, texts: Sequence[str]) -> tuple[WireColumn, 
             fix="let a query return the messages of one table, such as WHERE topic = 'shop.public."
             "customers'",
         )
-    for text in reversed(texts):
-        for name, kind in _columns_of(subject, text):
+    found: dict[str, WireType] = {}
+    for schema in reversed(schemas):
+        for name, kind in _columns_of(subject, schema):
             found[name] = _common(subject, name, found.get(name, kind), kind)
     return tuple(WireColumn(name, kind) for name, kind in found.items())
 
 
-def _name_of(text: str) -> str | None:
-    """The name of the schema of an envelope, which has the name of the table in it."""
+def _decoded(subject: str, text: str) -> dict[str, Any]:
     try:
-        name = msgspec.json.decode(text).get("name")
-    except (msgspec.DecodeError, AttributeError):
-        return None
-    return None if name is None else str(name)
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise _no_envelope(subject) from None
 
 
-def _columns_of(subject: str, text: str) -> Iterable[tuple[str, WireType]]:
+def _columns_of(subject: str, schema: Mapping[str, Any]) -> Iterable[tuple[str, WireType]]:
     try:
-        schema = msgspec.json.decode(text)
         rows = [each for each in schema["fields"] if each.get("field") in (BEFORE, AFTER)]
         fields = rows[-1]["fields"]
         return [(str(each["field"]), _type_of(subject, each)) for each in fields]
-    except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
-        raise InvalidRequest(
-            subject,
-            "cannot read a Debezium message",
-            cause="its schema has no field before or after",
-            fix="let the source return only messages of one table, without heartbeats and"
-            " transaction marks",
-        ) from None
+    except (LookupError, TypeError, AttributeError):
+        raise _no_envelope(subject) from None
+
+
+def _no_envelope(subject: str) -> InvalidRequest:
+    return InvalidRequest(
+        subject,
+        "cannot read a Debezium message",
+        cause="its schema has no field before or after",
+        fix="let the source return only messages of one table, without heartbeats and"
+        " transaction marks",
+    )
 
 
 def _type_of(subject: str, schema: Mapping[str, Any]) -> WireType:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ..delta.columns import Column
 from ..errors import InvalidRequest
-from .wire_types import MOST_DIGITS, VALUE, WireColumn, WireType, array_of, plain
+from .wire_types import MOST_DIGITS, VALUE, WireColumn, WireType, array_of, date_of, plain
 
 _PLAIN = ("boolean", "int", "bigint", "float", "double", "string", "binary")
 _SMALL = ("tinyint", "smallint")
@@ -38,9 +38,7 @@ def _declared(subject: str, column: Column) -> WireType:
         # Spark's JSON reader lets a greater number overflow.
         return WireType("INT", kind, f"try_cast({VALUE} AS {kind})")
     if kind == "date":
-        days = f"try_cast({VALUE} AS INT)"
-        is_known = f"{days} BETWEEN -719162 AND 2932896"
-        number = f"if({is_known}, date_from_unix_date({days}), NULL)"
+        number = date_of(f"try_cast({VALUE} AS INT)")
         text = f"if({VALUE} RLIKE '{_DATE}$', try_cast({VALUE} AS DATE), NULL)"
         return WireType("STRING", kind, f"if({VALUE} RLIKE '{_NUMBER}', {number}, {text})")
     if kind.startswith("timestamp"):

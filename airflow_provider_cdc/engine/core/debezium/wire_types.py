@@ -20,8 +20,10 @@ _EACH, _PLACE, _TOTAL = "_cdc_each", "_cdc_place", "_cdc_total"
 MOST_DIGITS = 38
 """How many digits a decimal of Spark has at most."""
 
-_LAST_DAY = 2_932_896
-"""The last day of the year 9999, in days since 1970. Debezium writes infinity as other numbers."""
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""The first day of the year 1 and the last one of the year 9999, in days since 1970. Debezium
+writes infinity as other numbers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def plain(kind: str) -> WireType:
 
 def days() -> WireType:
     """A date as a number of days since 1970."""
-    return WireType("INT", "DATE", _date_of(VALUE))
+    return WireType("INT", "DATE", date_of(VALUE))
 
 
 def units_since_1970(unit: str) -> WireType:
@@ -159,8 +161,9 @@ def struct_of(columns: Iterable[WireColumn]) -> WireType:
     return WireType(f"STRUCT<{wire}>", f"STRUCT<{kind}>", conversion)
 
 
-def _date_of(number: str) -> str:
-    is_known = f"{number} BETWEEN -719162 AND {_LAST_DAY}"
+def date_of(number: str) -> str:
+    """The date of a number of days since 1970, as SQL. NULL: Spark does not know such a date."""
+    is_known = f"{number} BETWEEN {_FIRST_DAY} AND {_LAST_DAY}"
     return f"if({is_known}, date_from_unix_date({number}), NULL)"
 
 

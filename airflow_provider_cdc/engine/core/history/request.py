@@ -81,6 +81,11 @@ class HistoryRequest:
         )
 
     @property
+    def subject(self) -> str:
+        """The subject of messages before the target is found."""
+        return f"history target {self.target}"
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of ``Engine.apply_changes`` for this request, except the consumer."""
         return {

@@ -18,6 +18,7 @@ from ...core.debezium.envelope import (
     FIELDS,
     OP,
     PAYLOAD,
+    SOURCE,
     SOURCE_TYPE,
     VALUE,
     Op,
@@ -110,7 +111,7 @@ def _of_columns(
         kind = fields[name].dataType if name in fields else None
         for field in kind.fields if isinstance(kind, StructType) else ():
             columns.setdefault(field.name, WireColumn(field.name, plain(sql_type(field.dataType))))
-    source = fields["source"].dataType if "source" in fields else None
+    source = fields[SOURCE].dataType if SOURCE in fields else None
     names = source.names if isinstance(source, StructType) else ()
     fault = F.lit(None).cast("string").alias(FAULT)
     # A tombstone has a key only.
@@ -146,8 +147,7 @@ def _of_json(
         for name in FIELDS
     ]
     is_unread = F.col(f"{_ENVELOPE}.{_CORRUPT}").isNotNull() | F.col(_ENVELOPE).isNull()
-    fault = F.when(is_unread, F.lit(_UNREADABLE))
-    fault = F.coalesce(fault, F.expr(_unknown(columns)))
+    fault = F.when(is_unread, F.lit(_UNREADABLE)).otherwise(F.expr(_unknown(columns)))
     found = read.select(*map(quote, kept), *fields, fault.alias(FAULT))
     return Envelopes(found, columns, position_of(looked.connectors), not looked.has_messages)
 
@@ -162,7 +162,6 @@ class _Looked:
 
 
 def _found_in(messages: DataFrame) -> _Looked:
-
     def part(path: str) -> str:
         return f"get_json_object({VALUE}, '$.{path}')"
 
@@ -192,9 +191,9 @@ def _columns(subject: str, looked: _Looked, schema: KnownColumns) -> tuple[WireC
     if looked.schemas:
         return columns_of_schemas(subject, looked.schemas)
     known = schema()
-    if known is None and not looked.has_messages:
-        return ()
-    if known is None:
+    if known is not None:
+        return declared_columns_of(subject, known)
+    if looked.has_messages:
         raise InvalidRequest(
             subject,
             "cannot know the columns of its Debezium messages",
@@ -202,7 +201,7 @@ def _columns(subject: str, looked: _Looked, schema: KnownColumns) -> tuple[WireC
             fix="pass payload_schema='id BIGINT, name STRING', or let Debezium write schemas"
             " (schemas.enable=true)",
         )
-    return declared_columns_of(subject, known)
+    return ()
 
 
 def _unknown(columns: Sequence[WireColumn]) -> str:

@@ -75,9 +75,8 @@ class HistorySources:
         def is_missing() -> bool:
             return self.tables.tables.find(table_name(request.target)) is None
 
-        subject = f"history target {request.target}"
         limit = request.limit
-        return self.applying.apply(subject, stream, consumer, limit, find, is_missing)
+        return self.applying.apply(request.subject, stream, consumer, limit, find, is_missing)
 
     def _apply_snapshot(
         self, request: HistoryRequest, snapshot: str, consumer: str
@@ -155,12 +154,10 @@ class HistorySources:
         return target, events(self.spark, source, target)
 
     def _unwrapped(self, request: HistoryRequest, source: SourceRows) -> SourceRows:
-        subject = f"history target {request.target}"
-
         def known() -> Sequence[Column] | None:
             return self.tables.known_columns(table_name(request.target))
 
-        return unwrapped(source, request.options, subject, known)
+        return unwrapped(source, request.options, request.subject, known)
 
     def _source(self, span: StreamSpan, rows: DataFrame) -> SourceRows:
         stream, (table, *_) = span.stream, span.tables
@@ -186,7 +183,7 @@ def _check_deletes(request: HistoryRequest, source: SourceRows) -> None:
     is_unsaid = options.apply_as_deletes is None
     if options.is_type_2 and names and is_of_row and source.shows_updates and is_unsaid:
         raise InvalidRequest(
-            f"history target {request.target}",
+            request.subject,
             "cannot order the deletes of its stream",
             cause=f"a deleted row has the {', '.join(options.sequence_by)} that it had before",
             fix="leave sequence_by out; or pass apply_as_deletes='false' to ignore deletes; or"

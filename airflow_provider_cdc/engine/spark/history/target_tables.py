@@ -91,8 +91,8 @@ class HistoryTables:
         """
         table = self.tables.find(name)
         if options.current_view is not None:
-            subject_of_view = f"view {options.current_view}"
-            self._views.check_free(subject_of_view, table_name(options.current_view), name.sql)
+            view = table_name(options.current_view)
+            self._views.check_free(f"view {options.current_view}", view, name.sql)
         target = self._found(name, table, options, source, cluster_by)
         self._show(target)
         return target
@@ -121,13 +121,12 @@ class HistoryTables:
         source: SourceRows,
         cluster_by: Sequence[str] | None,
     ) -> HistoryTarget:
-        subject = f"history target {name.sql}"
         if table is None:
             return self._created(name, options, source, cluster_by)
         stored = self._stored_options(table)
         if stored is None:
             return self._adopted(table, options, source)
-        check_unchanged(subject, stored, options)
+        check_unchanged(f"history target {name.sql}", stored, options)
         altered = with_alterations(stored, options)
         if altered != stored:
             self._remember(table.sql, altered)

@@ -32,9 +32,7 @@ def changes_of_messages(table: UpsertTable, rows: DataFrame, options: PayloadOpt
         condition = is_unavailable(quote(column.name), column.type, options.unavailable_value)
         if condition is not None:
             kept.append(f"if({condition}, {text_value(column.name)}, NULL)")
-    unchanged = f"filter(array({', '.join(kept)}), name -> name IS NOT NULL)"
-    if not kept:
-        unchanged = "CAST(array() AS ARRAY<STRING>)"
+    unchanged = f"array_compact(CAST(array({', '.join(kept)}) AS ARRAY<STRING>))"
     refused = ""
     if not table.has_partial_changes:
         why = "' unchanged, which needs a table with partial_changes'"

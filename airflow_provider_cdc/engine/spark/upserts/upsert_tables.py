@@ -110,7 +110,7 @@ class UpsertTables:
                 fix="check the path, or create it with create_upsert_table",
             )
         is_there = self._spark.catalog.tableExists(named.sql)
-        if is_there and not self.is_view_of(named, base):
+        if is_there and not ShownViews(self._spark).is_view_of(named, base.sql):
             return InvalidRequest(
                 f"table {name}",
                 "is not an upsert table",
@@ -127,10 +127,6 @@ class UpsertTables:
             if is_there
             else "check the spelling and the session's current catalog and schema",
         )
-
-    def is_view_of(self, named: TableName, base: TableName) -> bool:
-        """Whether ``named`` is the view of the upsert table with that ``base``."""
-        return ShownViews(self._spark).is_view_of(named, base.sql)
 
     def columns_at(self, location: str) -> tuple[Column, ...]:
         """The columns of the Delta table at ``location`` that the engine does not reserve."""

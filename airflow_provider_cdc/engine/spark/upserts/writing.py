@@ -126,17 +126,16 @@ def _append(
     if transaction is not None:
         application, version = transaction
         writer = writer.option("txnAppId", application).option("txnVersion", version)
-    try:
-        with plain_write(rows.sparkSession), named_values(f"changes of {table.name}"):
-            writer.save(table.changes)
-    except InvalidRequest:
-        raise
-    except Exception as error:
-        # Classic Spark and Spark Connect raise errors of different classes when a job fails.
-        found = _FOUND.search(str(error))
-        if found is None:
-            raise
-        raise _refused(table, *found[1].split("|", 1), are_messages=are_messages) from None
+    with named_values(f"changes of {table.name}"):
+        try:
+            with plain_write(rows.sparkSession):
+                writer.save(table.changes)
+        except Exception as error:
+            # Classic Spark and Spark Connect raise errors of different classes when a job fails.
+            found = _FOUND.search(str(error))
+            if found is None:
+                raise
+            raise _refused(table, *found[1].split("|", 1), are_messages=are_messages) from None
 
 
 def _shaped(table: UpsertTable, rows: DataFrame) -> DataFrame:
