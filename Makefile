@@ -66,6 +66,13 @@ $(VENV)/.jars: $(VENV)/.installed .ci/jars | java
 	@SPARK_SUBMIT_OPTS='-XX:ArchiveClassesAtExit=$(ARCHIVE) -XX:TieredStopAtLevel=1 -Xlog:disable' $(PYTHON) .ci/jars
 	@touch $@
 
+.PHONY: s3a-jars
+s3a-jars: $(VENV)/s3a/.installed ## let Ivy fetch the jars with which Spark reads S3
+
+$(VENV)/s3a/.installed: requirements/s3a.ivy.xml $(VENV)/.jars .ci/s3a-jars
+	@.ci/s3a-jars $(VENV)/s3a
+	@touch $@
+
 .PHONY: test
 test: checks test-fast test-jvm ## lint, the docs, every layer of tests
 
@@ -98,6 +105,10 @@ test-connect: venv jars ## the engine over Spark Connect: a process is a classic
 .PHONY: test-airflow
 test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler
 	$(WITH_JVM) $(PYTEST) tests/airflow -n 2 --dist loadgroup $(JUNIT)
+
+.PHONY: test-cluster
+test-cluster: venv jars s3a-jars ## the tests on an S3 store and a Spark cluster
+	$(PYTEST) tests/cluster -m 'not thorough' $(JUNIT)
 
 .PHONY: test-thorough
 test-thorough: venv jars ## what is too long for CI: more variants and random examples, a benchmark

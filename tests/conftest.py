@@ -36,6 +36,7 @@ FOLDER_MARKS = {
     "faults": ("spark", "fault"),
     "stateful": ("stateful",),
     "airflow": ("airflow",),
+    "cluster": ("cluster",),
 }
 
 

@@ -17,6 +17,7 @@ import psutil
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.sdk.exceptions import AirflowException
 
+from airflow_provider_cdc.engine import log_store
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.jobs import entry_point
@@ -85,7 +86,13 @@ class SparkSubmission(Submission):
         given = dict(conf or {})
         hidden = {key for key in given if is_secret(key) or is_lineage_secret(key)}
         self._secret_conf = {**connection.secret_conf, **{key: given.pop(key) for key in hidden}}
-        settings = {**self._conf(), **given}
+        # In cluster mode the driver's machine may not have the jar of the log store.
+        self._log_store = (
+            {}
+            if self.cluster_mode
+            else log_store.default_settings({**connection.conf, **self._secret_conf, **given})
+        )
+        settings = {**self._conf(), **self._log_store, **given}
         self._environment = (
             {} if self.cluster_mode else log4j_environment(settings, _spark_folder())
         )
@@ -197,6 +204,12 @@ class SparkSubmission(Submission):
 
     def _jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
         """The packages that Spark must resolve, and the jars that are already known."""
+        packages, jars = self._given_jars(conf)
+        own = [log_store.jar().as_uri()] if self._log_store else []
+        known = [*(jars or "").split(","), *own]
+        return packages, ",".join(dict.fromkeys(filter(None, known))) or None
+
+    def _given_jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
         settings = self.connection
         if settings.packages is None or self.cluster_mode:
             return settings.packages, settings.jars

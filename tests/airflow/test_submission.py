@@ -20,6 +20,7 @@ from airflow.sdk.exceptions import (
 )
 from structlog.testing import capture_logs
 
+from airflow_provider_cdc.engine import log_store
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.json_text import from_json
 from airflow_provider_cdc.engine.storage.files.stores import Files
@@ -342,6 +343,7 @@ def test_submission_after_the_first_names_the_jars_without_asking_ivy(
     assert "--packages" in command_of(first)
     command = command_of(second)
     assert "--packages" not in command
+    jars.append(log_store.jar())
     assert command[command.index("--jars") + 1] == ",".join(jar.as_uri() for jar in jars)
     assert entry_point.JARS_FILE_VARIABLE not in second.environment()
     jars[0].unlink()
@@ -371,6 +373,22 @@ def test_submission_with_a_version_that_may_change_asks_ivy_each_time(
     assert entry_point.JARS_FILE_VARIABLE not in submission.environment()
 
 
+def test_driver_on_the_worker_gets_the_log_store_for_s3(connection, airflow_home):
+    command = command_of(submission_of(replace(connection, jars="/c.jar")))
+
+    assert command[command.index("--jars") + 1] == f"/c.jar,{log_store.jar().as_uri()}"
+    assert settings_of(command).items() >= log_store.SETTINGS.items()
+
+
+@pytest.mark.parametrize("field", ["conf", "secret_conf"])
+def test_log_stores_of_the_connection_replace_the_log_store_for_s3(connection, airflow_home, field):
+    chosen = {"spark.delta.logStore.s3.impl": "a.Store"}
+    command = command_of(submission_of(replace(connection, **{field: chosen})))
+
+    assert "--jars" not in command
+    assert not settings_of(command).keys() & log_store.SETTINGS.keys()
+
+
 def test_submission_in_cluster_mode_leaves_jars_and_logs_to_the_cluster(
     connection, define_connection, airflow_home
 ):
@@ -378,6 +396,8 @@ def test_submission_in_cluster_mode_leaves_jars_and_logs_to_the_cluster(
     submission = submission_of(connection)
 
     assert "--packages" in command_of(submission)
+    assert "--jars" not in command_of(submission)
+    assert not settings_of(command_of(submission)).keys() & log_store.SETTINGS.keys()
     assert not {entry_point.JARS_FILE_VARIABLE, LOG4J_VARIABLE} & submission.environment().keys()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.engine import log_store
 from airflow_provider_cdc.engine.spark.tables import log_stores
 
 
@@ -29,8 +30,8 @@ def test_single_driver_log_store_is_reported_once(
 
     (record,) = caplog.records
     assert f"{scheme}://bucket/a" in record.getMessage()
-    assert "Fix: let only one driver at a time write to it" in record.getMessage()
-    assert f"spark.delta.logStore.{scheme}.impl" in record.getMessage()
+    assert "or let only one driver at a time write to it" in record.getMessage()
+    assert f"spark.delta.logStore.{scheme}.impl={log_store.CLASS}" in record.getMessage()
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,7 @@ def test_single_driver_log_store_is_reported_once(
         ("file:/data/t", {}),
         ("abfss://c@a.dfs.core.windows.net/t", {}),
         ("gs://bucket/t", {}),
+        ("s3a://bucket/t", log_store.SETTINGS),
         ("s3a://bucket/t", {"spark_delta_logStore_s3a_impl": "a.Store"}),
         ("s3a://bucket/t", {"spark_delta_logStore_class": "a.Store"}),
     ],

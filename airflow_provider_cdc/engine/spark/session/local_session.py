@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from ... import log_store
 from ...core.requirements import DELTA_PACKAGE, DELTA_SETTINGS, LOCAL_SETTINGS
 from .installed import check_java
 
@@ -62,6 +63,9 @@ def local_session(
     wanted = {**DELTA_SETTINGS, **LOCAL_SETTINGS, **_QUIET, **given}
     if not {_PACKAGES, _JARS} & given.keys():
         wanted |= _delta(wanted.get(_IVY, _IVY_FOLDER))
+    if stores := log_store.default_settings(given):
+        jars = filter(None, (wanted.get(_JARS), log_store.jar().as_uri()))
+        wanted |= {**stores, _JARS: ",".join(jars)}
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in wanted.items():
         builder = builder.config(name, value)

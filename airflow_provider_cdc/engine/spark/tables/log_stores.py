@@ -6,6 +6,8 @@ import logging
 
 from pyspark.sql import SparkSession
 
+from ... import log_store
+
 log = logging.getLogger(__name__)
 
 _OF_ONE_DRIVER = ("s3", "s3a", "s3n")
@@ -31,10 +33,11 @@ def warn_of_one_driver(spark: SparkSession, location: str) -> None:
     log.warning(
         "Table %s: two drivers may write the same version of its log. Then changes of one of them"
         " may be lost or applied twice. Cause: Delta's default log store for %s:// separates only"
-        " the drivers of one JVM. Fix: let only one driver at a time write to it, and make sure"
-        " that the driver of a killed task has ended before its retry; or set a log store that"
-        " separates all drivers as %s.",
+        " the drivers of one JVM. Fix: start Spark with the jar that airflow_provider_cdc.engine"
+        ".log_store.jar() names and with %s=%s; or let only one driver at a time write to it, and"
+        " make sure that the driver of a killed task has ended before its retry.",
         location,
         scheme,
         setting,
+        log_store.CLASS,
     )
