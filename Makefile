@@ -66,8 +66,8 @@ $(VENV)/.jars: $(VENV)/.installed .ci/jars | java
 	@SPARK_SUBMIT_OPTS='-XX:ArchiveClassesAtExit=$(ARCHIVE) -XX:TieredStopAtLevel=1 -Xlog:disable' $(PYTHON) .ci/jars
 	@touch $@
 
-.PHONY: s3a-jars
-s3a-jars: $(VENV)/s3a/.installed ## let Ivy fetch the jars with which Spark reads S3
+.PHONY: cluster-jars
+cluster-jars: $(VENV)/s3a/.installed ## let Ivy fetch the jars with which Spark reads S3
 
 $(VENV)/s3a/.installed: requirements/s3a.ivy.xml $(VENV)/.jars .ci/s3a-jars
 	@.ci/s3a-jars $(VENV)/s3a
@@ -107,7 +107,7 @@ test-airflow: venv jars ## the tests that need an Airflow database or a real sch
 	$(WITH_JVM) $(PYTEST) tests/airflow -n 2 --dist loadgroup $(JUNIT)
 
 .PHONY: test-cluster
-test-cluster: venv jars s3a-jars ## the tests on an S3 store and a Spark cluster
+test-cluster: venv jars cluster-jars ## the tests on an S3 store and a Spark cluster
 	$(PYTEST) tests/cluster -m 'not thorough' $(JUNIT)
 
 .PHONY: test-thorough

@@ -93,7 +93,7 @@ def spark_jars() -> tuple[str, ...]:
     s3a = Path(sys.prefix) / "s3a"
     found = [*map(delta.joinpath, _DELTA_JARS), *sorted(s3a.glob("*.jar"))]
     if not s3a.is_dir() or not all(jar.exists() for jar in found):
-        raise FileNotFoundError("jars of Spark are missing: run make s3a-jars")
+        raise FileNotFoundError("jars of Spark are missing: run make cluster-jars")
     return tuple(jar.as_uri() for jar in [*found, log_store.jar()])
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.engine import Engine
+
 
 def sql(spark: SparkSession, statement: str) -> list[list[Any]]:
     """The rows of a statement."""
@@ -34,11 +36,21 @@ def write_log_file(spark: SparkSession, log_store: str, path: str, content: str)
     store(conf).write(jvm.org.apache.hadoop.fs.Path(path), lines.iterator(), False, conf)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {each.__name__: each for each in (sql, write_log_file)}
+def consume(
+    spark: SparkSession, state: str, options: dict[str, str], statements: list[str], consumer: str
+) -> str:
+    """Consume streams; returns what the consumption came to, as text."""
+    engine = Engine(spark, state, storage_options=options)
+    return str(engine.consume(statements, consumer=consumer))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    each.__name__: each for each in (sql, write_log_file, consume)
+}
 
 
 def main() -> None:
-    builder = SparkSession.builder.master("local[1]").appName("commanded")
+    builder = SparkSession.builder.appName("commanded")
     for name, value in json.loads(Path(sys.argv[1]).read_text()).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -16,6 +16,7 @@ from typing import Any
 from spark_settings import SHORT_LIVED
 
 SCRIPT = Path(__file__).with_name("commanded_driver.py")
+_MEMORY = {"spark.driver.memory": "1g"}
 # Until both drivers of a race have read their commands.
 _AHEAD_SECONDS = 0.03
 
@@ -74,7 +75,7 @@ def drivers(count: int, settings: Mapping[str, str], folder: Path) -> Iterator[l
     """Start drivers with Delta, which end with the context."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "settings.json"
-    file.write_text(json.dumps({**SHORT_LIVED, **settings, "spark.driver.memory": "1g"}))
+    file.write_text(json.dumps({"spark.master": "local[1]", **SHORT_LIVED, **settings, **_MEMORY}))
     with ExitStack() as stack:
         started = []
         for number in range(count):

@@ -1,0 +1,114 @@
+"""Parts of a cluster that are killed in the middle of a consumption: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from cdc_stack.local_stack import LocalStack
+from cluster_lab import ClusterLab
+from driver_processes import Driver, drivers
+
+pytestmark = pytest.mark.timeout(600)
+
+CHANGED = 40
+# Each row takes the executors so long that there is time to kill something.
+ROWS_OF_WORK = 3_000_000
+CONSUMER = "tests.kills"
+LOG = (
+    "INSERT INTO {log} SELECT /*+ REPARTITION(4) */ id, max(v) FROM"
+    f" (SELECT s.id, s.v, sha2(CAST(w.id AS STRING), 512) AS hash FROM s"
+    f" CROSS JOIN range({ROWS_OF_WORK}) w) WHERE hash > '' GROUP BY id"
+)
+SUM = (
+    "MERGE INTO {total} t USING (SELECT sum(v) AS added FROM s) c ON TRUE"
+    " WHEN MATCHED THEN UPDATE SET total = t.total + c.added"
+)
+
+
+@pytest.fixture
+def scene(lab: ClusterLab) -> ClusterLab:
+    """A stream with changes, and two targets in which a statement that runs twice shows."""
+    lab.sql(
+        "CREATE TABLE {src} (id INT, v INT) USING delta"
+        " TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+        "CREATE TABLE {log} (id INT, v INT) USING delta",
+        "CREATE TABLE {total} (total BIGINT) USING delta",
+        "INSERT INTO {total} VALUES (0)",
+    )
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    lab.sql(f"INSERT INTO {{src}} SELECT CAST(id AS INT), 1 FROM range({CHANGED})")
+    return lab
+
+
+@pytest.fixture
+def new_driver(stack: LocalStack, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """Starts drivers on this machine, with executors on the cluster."""
+    settings = {**stack.driver_settings(), "spark.master": stack.master}
+    settings["spark.driver.extraJavaOptions"] = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    started = []
+
+    def start() -> Driver:
+        context = drivers(1, settings, tmp_path / f"driver-{len(started)}")
+        started.append(context)
+        return context.__enter__()[0]
+
+    yield start
+    for context in started:
+        context.__exit__(None, None, None)
+
+
+def statements(lab: ClusterLab) -> list[str]:
+    return [lab.text(LOG), lab.text(SUM)]
+
+
+def consume_in(driver: Driver, lab: ClusterLab) -> str:
+    arguments = (lab.state, lab.stack.storage_options, statements(lab), CONSUMER)
+    result: str = driver.call("consume", *arguments)
+    return result
+
+
+def wait_for_work(lab: ClusterLab) -> None:
+    """Wait until the consumption has begun, and its first statement runs on the executors."""
+    deadline = time.monotonic() + 200
+    while lab.engine.describe_stream("s").open_consumption is None:
+        assert time.monotonic() < deadline, "no consumption began"
+        time.sleep(0.2)
+    time.sleep(3)
+
+
+def check(lab: ClusterLab) -> None:
+    """Assert that each change arrived once, and that nothing is open."""
+    assert lab.rows("log") == [(key, 1) for key in range(CHANGED)]
+    assert lab.rows("total") == [(CHANGED,)]
+    assert lab.changes("s") == []
+    assert lab.engine.describe_stream("s").open_consumption is None
+
+
+def executors_of(worker: psutil.Process) -> list[psutil.Process]:
+    return [
+        child
+        for child in worker.children(recursive=True)
+        if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())
+    ]
+
+
+def test_executor_killed_during_a_consumption_changes_nothing(
+    scene: ClusterLab, stack: LocalStack, new_driver: Callable[[], Driver]
+) -> None:
+    driver = new_driver()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(consume_in, driver, scene)
+        wait_for_work(scene)
+        executors = executors_of(stack.processes.process("spark-worker-1"))
+        assert executors
+        for executor in executors:
+            executor.kill()
+        running.result()
+
+    check(scene)
