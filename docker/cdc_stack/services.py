@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+REGION = "eu-central-1"
 CONNECT_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 WORKERS = ("spark-worker-1", "spark-worker-2")
 # More than there are processors: each application takes one on each worker, and holds it.
@@ -82,6 +83,7 @@ def s3_service(site: Site) -> Service:
         {
             "BIND_HOST": site.listen,
             "GATEWAY_PORT": str(site.addresses["s3"].port),
+            "MINISTACK_REGION": REGION,
             "S3_PERSIST": "1",
             "S3_DATA_DIR": f"{site.data}/s3",
             "LOG_LEVEL": "WARNING",

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from airflow_provider_cdc.engine import log_store
 from airflow_provider_cdc.engine.core.requirements import DELTA_SETTINGS
 
-from .services import Address
+from .services import REGION, Address
 
 BUCKET = "lake"
-REGION = "eu-central-1"
 STATE = f"s3a://{BUCKET}/cdc"
 _SMALL_TABLES = {
     "spark.databricks.delta.snapshotPartitions": "2",

@@ -82,7 +82,7 @@ def drivers(count: int, settings: Mapping[str, str], folder: Path) -> Iterator[l
             log = folder / f"driver-{number}.log"
             process = subprocess.Popen(
                 [sys.executable, str(SCRIPT), str(file)],
-                env=os.environ,
+                env=_environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stack.enter_context(log.open("w")),
@@ -93,6 +93,15 @@ def drivers(count: int, settings: Mapping[str, str], folder: Path) -> Iterator[l
         for driver in started:
             driver.answer()
         yield started
+
+
+def _environment() -> dict[str, str]:
+    """The environment without the variables of a process that uses Spark Connect."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SPARK_REMOTE", "SPARK_CONNECT"))
+    }
 
 
 def _end(process: subprocess.Popen[str]) -> None:

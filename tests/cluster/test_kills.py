@@ -1,4 +1,4 @@
-"""Parts of a cluster that are killed in the middle of a consumption: nothing lost, nothing twice."""
+"""Parts of a cluster are killed during a consumption: nothing is lost, nothing is applied twice."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import psutil
 import pytest
 from cdc_stack.local_stack import LocalStack
 from cluster_lab import ClusterLab
-from driver_processes import Driver, drivers
+from driver_processes import Driver, DriverError, drivers
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine import CdcError
+from airflow_provider_cdc.engine.core.model.stream import Phase
 
 pytestmark = pytest.mark.timeout(600)
 
 CHANGED = 40
 # Each row takes the executors so long that there is time to kill something.
-ROWS_OF_WORK = 3_000_000
+ROWS_OF_WORK = 200_000
 CONSUMER = "tests.kills"
 LOG = (
     "INSERT INTO {log} SELECT /*+ REPARTITION(4) */ id, max(v) FROM"
@@ -76,7 +80,7 @@ def consume_in(driver: Driver, lab: ClusterLab) -> str:
 def wait_for_work(lab: ClusterLab) -> None:
     """Wait until the consumption has begun, and its first statement runs on the executors."""
     deadline = time.monotonic() + 200
-    while lab.engine.describe_stream("s").open_consumption is None:
+    while lab.engine.describe_stream("s").phase is Phase.IDLE:
         assert time.monotonic() < deadline, "no consumption began"
         time.sleep(0.2)
     time.sleep(3)
@@ -87,14 +91,15 @@ def check(lab: ClusterLab) -> None:
     assert lab.rows("log") == [(key, 1) for key in range(CHANGED)]
     assert lab.rows("total") == [(CHANGED,)]
     assert lab.changes("s") == []
-    assert lab.engine.describe_stream("s").open_consumption is None
+    assert lab.engine.describe_stream("s").phase is Phase.IDLE
 
 
 def executors_of(worker: psutil.Process) -> list[psutil.Process]:
     return [
         child
         for child in worker.children(recursive=True)
-        if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())
+        if child.status() != psutil.STATUS_ZOMBIE
+        and "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())
     ]
 
 
@@ -105,10 +110,82 @@ def test_executor_killed_during_a_consumption_changes_nothing(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(consume_in, driver, scene)
         wait_for_work(scene)
-        executors = executors_of(stack.processes.process("spark-worker-1"))
-        assert executors
-        for executor in executors:
+        killed = executors_of(stack.processes.process("spark-worker-1"))
+        for executor in killed:
             executor.kill()
         running.result()
+
+    # One of them is that of the Spark Connect server, which gets another one too.
+    assert len(killed) >= 2
+    check(scene)
+
+
+def test_worker_killed_during_a_consumption_changes_nothing(
+    scene: ClusterLab, stack: LocalStack, new_driver: Callable[[], Driver]
+) -> None:
+    driver = new_driver()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(consume_in, driver, scene)
+        wait_for_work(scene)
+        stack.processes.kill("spark-worker-2")
+        try:
+            running.result()
+        finally:
+            stack.processes.restart("spark-worker-2")
+
+    check(scene)
+
+
+def test_driver_killed_during_a_consumption_is_continued_by_the_next(
+    scene: ClusterLab, new_driver: Callable[[], Driver]
+) -> None:
+    driver = new_driver()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(consume_in, driver, scene)
+        wait_for_work(scene)
+        for process in psutil.Process(driver.process.pid).children(recursive=True):
+            process.kill()
+        driver.process.kill()
+        with pytest.raises(DriverError, match="the driver ended"):
+            running.result()
+    assert scene.engine.describe_stream("s").phase is not Phase.IDLE
+
+    consume_in(new_driver(), scene)
+
+    check(scene)
+
+
+def test_connect_server_killed_during_a_consumption_is_continued_by_the_next(
+    scene: ClusterLab, stack: LocalStack, connected: Callable[[], SparkSession]
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(scene.engine.consume, statements(scene), consumer=CONSUMER)
+        wait_for_work(scene)
+        stack.processes.kill("spark-connect")
+        stack.processes.restart("spark-connect")
+        with pytest.raises(CdcError) as caught:
+            running.result()
+    assert caught.value.retryable
+
+    scene.connect(connected())
+    scene.engine.consume(statements(scene), consumer=CONSUMER)
+
+    check(scene)
+
+
+def test_s3_server_killed_during_a_consumption_loses_nothing(
+    scene: ClusterLab, stack: LocalStack, new_driver: Callable[[], Driver]
+) -> None:
+    driver = new_driver()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(consume_in, driver, scene)
+        wait_for_work(scene)
+        stack.processes.kill("s3")
+        time.sleep(3)
+        stack.processes.restart("s3")
+        try:
+            running.result()
+        except DriverError:
+            consume_in(driver, scene)
 
     check(scene)

@@ -15,6 +15,7 @@ from ..clock import utc_now
 from ..core.arguments.points import Point
 from ..core.arguments.validation import validated_call
 from ..core.change_sets.read_plan import Strategy
+from ..core.errors import OutcomeUnknown
 from ..core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.model.stream_spec import StreamSpec
 from ..core.progress import Listener
@@ -27,6 +28,7 @@ from .consumption.stream_consumption import StreamConsumption
 from .history.history_verbs import HistoryVerbs
 from .parts import Parts
 from .reading.stream_reading import StreamReading
+from .session.failures import first_line, is_session_lost
 from .session.session_checks import check_session
 from .streams.administration import StreamAdministration
 from .upserts.upsert_administration import UpsertAdministration
@@ -46,7 +48,18 @@ def _delegate(
 
     @wraps(method)
     def call(engine: Engine, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        return method(service(engine), *args, **kwargs)
+        try:
+            return method(service(engine), *args, **kwargs)
+        except Exception as error:
+            if not is_session_lost(error):
+                raise
+            raise OutcomeUnknown(
+                "Spark session",
+                "was lost during the call",
+                cause=first_line(error),
+                fix="make the same call with a new session; it finds out what was done, and does"
+                " the rest",
+            ) from error
 
     return call
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from streams import NOON
 
 from airflow_provider_cdc.engine.consumption.attempts import statement_failed
@@ -13,7 +14,12 @@ from airflow_provider_cdc.engine.core.model.consumption import (
     PlannedStatement,
     StatementKind,
 )
-from airflow_provider_cdc.engine.spark.session.failures import first_line, has_ended, reason
+from airflow_provider_cdc.engine.spark.session.failures import (
+    first_line,
+    has_ended,
+    is_session_lost,
+    reason,
+)
 
 ANSWER = """An error occurred while calling o64.sql.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t.
@@ -70,6 +76,7 @@ def test_statement_may_still_run_when_the_connection_is_lost() -> None:
         "INVALID_CURSOR.DISCONNECTED",
         "RESPONSE_ALREADY_RECEIVED",
         "OPERATION_CANCELED",
+        "NO_ACTIVE_SESSION",
     ],
 )
 def test_statement_may_still_run_when_its_answer_is_lost(condition: str) -> None:
@@ -77,6 +84,25 @@ def test_statement_may_still_run_when_its_answer_is_lost(condition: str) -> None
     error._errorClass = condition
     assert error.getCondition() == condition
     assert not has_ended(error)
+
+
+@pytest.mark.parametrize("condition", ["INVALID_HANDLE.SESSION_CHANGED", "NO_ACTIVE_SESSION"])
+def test_session_is_lost_if_another_server_answers(condition: str) -> None:
+    error = PySparkException(condition)
+    error._errorClass = condition
+
+    assert is_session_lost(error)
+
+
+def test_session_is_lost_if_nothing_answers() -> None:
+    assert is_session_lost(Py4JNetworkError("Answer from Java side is empty"))
+    assert is_session_lost(SparkConnectGrpcException("the channel was closed"))
+
+
+def test_session_is_not_lost_if_a_statement_fails() -> None:
+    assert not is_session_lost(Py4JJavaError(ANSWER))
+    assert not is_session_lost(AnalysisException("[TABLE_OR_VIEW_NOT_FOUND] no table t"))
+    assert not is_session_lost(ValueError("v"))
 
 
 def test_reason_of_an_analysis_error_ends_before_the_plan() -> None:

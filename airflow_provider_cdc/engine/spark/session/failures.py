@@ -15,7 +15,13 @@ _OF_THE_CONNECTION = (
     "INVALID_CURSOR",
     "RESPONSE_ALREADY_RECEIVED",
     "OPERATION_CANCELED",
+    # A client refuses all calls after another server has answered it.
+    "NO_ACTIVE_SESSION",
 )
+# With these, the session can no longer be used. The first name is that of a Connect client's error,
+# the second that of a JVM that no longer answers.
+_LOST = ("INVALID_HANDLE", "NO_ACTIVE_SESSION")
+_LOST_CLASSES = ("SparkConnectGrpcException", "Py4JNetworkError")
 _STACK = re.compile(r"\s+at \S|\s*\.\.\. \d+ (more|common frames)")
 _CALL = re.compile(r"An error occurred while calling \S+\.$")
 # This text separates the message of an analysis, with its position, from the partly resolved plan.
@@ -36,6 +42,14 @@ def has_ended(error: Exception) -> bool:
         condition = error.getCondition()
         return condition is not None and not condition.startswith(_OF_THE_CONNECTION)
     return type(error).__name__ == _JVM_EXCEPTION
+
+
+def is_session_lost(error: Exception) -> bool:
+    """Whether ``error`` shows that the session, its server or its JVM can no longer be used."""
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    if condition is not None:
+        return condition.startswith(_LOST)
+    return type(error).__name__ in _LOST_CLASSES
 
 
 def reason(error: Exception) -> str:
