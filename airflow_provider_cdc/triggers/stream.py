@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -99,19 +98,20 @@ class StreamHasDataTrigger(WaitingTrigger):
         Whatever else may have changed, such as the offset, is found by the check after that.
         """
         until = time.monotonic() + self.poll_interval
-        if self.poll_interval > LEAST_SECONDS:
-            try:
-                settings = await CdcHook.asettings(self.conn_id)
-                looks = settings.log_looks()
-                look = await in_own_thread(self._look, settings.catalog(), looks)
-            except Exception:
-                # The check reports what is wrong.
-                _log.debug("could not look at the logs of %s", self.stream, exc_info=True)
-            else:
-                if look is None:
-                    return
-                await wait_for_growth(*look, until, is_local=looks.is_local)
-        await asyncio.sleep(max(0, until - time.monotonic()))
+        if self.poll_interval <= LEAST_SECONDS:
+            return await super().rest()
+        try:
+            settings = await CdcHook.asettings(self.conn_id)
+            looks = settings.log_looks()
+            found = await in_own_thread(self._look, settings.catalog(), looks)
+        except Exception:
+            # The check reports what is wrong.
+            _log.debug("could not look at the logs of %s", self.stream, exc_info=True)
+            return await super().rest()
+        if found is not None:
+            look, seen = found
+            await wait_for_growth(look, seen, until, is_local=looks.is_local)
+        return None
 
     def _look(
         self, catalog: StreamCatalog, looks: LogLooks
