@@ -12,8 +12,12 @@ from pyspark.sql import SparkSession
 from ..results import Row
 from ..tables import Workshop
 from . import idle
+from .idle import NAME as IDLE
+from .idle import UNWATCHED, WATCHED
 from .lab import CONNECT, SUBMIT, Lab, new_lab
-from .measuring import Variant, measure
+from .measuring import STAGES, TOTAL, Variant, measure
+
+__all__ = ["IDLE", "STAGES", "TOTAL", "UNWATCHED", "WATCHED"]
 
 WOKEN, WAITING, TIMER = "woken", "waiting", "timer"
 ASSET_CONNECT = "woken by the stream's asset, Spark Connect"
@@ -80,4 +84,4 @@ def pieces(
                 variant.name,
                 lambda variant=variant, changes=changes: measure(lab(), variant, changes),
             )
-    yield idle.NAME, partial(idle.measure, spark, workshop, effort.idle_seconds)
+    yield IDLE, partial(idle.measure, spark, workshop, effort.idle_seconds)
