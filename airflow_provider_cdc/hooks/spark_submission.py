@@ -23,11 +23,12 @@ from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer, remove_answer
 from airflow_provider_cdc.jobs.model import Answer, Request
 
+from .class_archive import ClassArchive
 from .connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection, is_secret
 from .driver_log import LoggedSubmitHook, log4j_environment
 from .failures import CdcJobFailed
 from .lineage import is_lineage_secret
-from .resolved_jars import ResolvedJars
+from .resolved_jars import ResolvedJars, worker_folder
 from .submission import Submission
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class SparkSubmission(Submission):
         self._environment = (
             {} if self.cluster_mode else log4j_environment(settings, _spark_folder())
         )
+        self._archive: ClassArchive | None = None
         self.spark_hook = self._spark_hook(settings)
         self._check_master(spark)
 
@@ -103,6 +105,8 @@ class SparkSubmission(Submission):
             failure = error
         finally:
             self._close_pipe()
+            if self._archive is not None:
+                self._archive.keep()
         answer = read_answer(state, self.request.request_id, options)
         if answer is None:
             raise CdcJobFailed(
@@ -179,7 +183,7 @@ class SparkSubmission(Submission):
         settings = self.connection
         packages, jars = self._jars(conf)
         return LoggedSubmitHook(
-            conf=conf,
+            conf={**conf, **self._archive_conf(conf, jars if packages is None else None)},
             conn_id=settings.spark_conn_id,
             packages=packages,
             jars=jars,
@@ -206,6 +210,21 @@ class SparkSubmission(Submission):
         if resolved.are_fixed and resolved.prepare():
             self._environment[entry_point.JARS_FILE_VARIABLE] = str(resolved.file)
         return settings.packages, settings.jars
+
+    def _archive_conf(self, conf: Mapping[str, str], jars: str | None) -> dict[str, str]:
+        """The settings by which the driver uses an archive of classes.
+
+        :param jars: the jars that the driver uses, if they are known
+        """
+        spark_home = _spark_folder()
+        if jars is None or spark_home is None or self.cluster_mode:
+            return {}
+        archive = ClassArchive(worker_folder(), jars.split(","), spark_home, conf)
+        found, environment = archive.settings()
+        if environment:
+            self._archive = archive
+            self._environment.update(environment)
+        return found
 
     def _check_master(self, spark: Connection) -> None:
         # The Spark provider reads the connection itself, and assumes YARN if that fails.
