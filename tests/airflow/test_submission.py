@@ -24,8 +24,8 @@ from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.json_text import from_json
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
-from airflow_provider_cdc.hooks.connect_submission import ConnectSubmission
 from airflow_provider_cdc.hooks.class_archive import OPTIONS_VARIABLE
+from airflow_provider_cdc.hooks.connect_submission import ConnectSubmission
 from airflow_provider_cdc.hooks.connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
 from airflow_provider_cdc.hooks.driver_log import LOG4J_FILE, LOG4J_VARIABLE
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
