@@ -34,7 +34,7 @@ class StreamHasDataSensor(WaitingSensor):
     all of them, and refuses those that are not reliable. With ``exact``, the engine on Spark then
     confirms that there is data.
 
-    If deferrable, the triggerer looks several times a second whether the source has a new commit
+    If deferrable, the triggerer glances several times a second whether the source has a new commit
     (on an object store every five seconds), and checks then, and every ``poke_interval``. Data ends
     the sensor in the triggerer. A worker resumes it only for a failure, an exact check, outlets or
     a callback of success.

@@ -15,12 +15,12 @@ from airflow_provider_cdc.engine.core.errors import RegistryNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.readiness import ProbedStream, probed_range, readiness
 
-from .looking import LEAST_SECONDS, wait_for_growth
+from .glancing import LEAST_SECONDS, wait_for_growth
 from .threads import in_own_thread
 from .waiting import Check, WaitingTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.engine.catalog.log_looks import LogLooks
+    from airflow_provider_cdc.engine.catalog.log_glances import LogGlances
     from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
     from airflow_provider_cdc.hooks.connection import CdcConnection
 
@@ -34,7 +34,7 @@ class StreamHasDataTrigger(WaitingTrigger):
     ``latest_version``) or ``failed`` (with ``message`` and ``retryable``). It always has ``stream``
     and ``waiting_since``. Only the id of the connection is serialised, never its content.
 
-    Between two checks it looks whether the source has a new commit, and if so it checks at once.
+    Between two checks it glances whether the source has a new commit, and if so it checks at once.
 
     :param stream: the name of the stream
     :param conn_id: a connection of type ``cdc``
@@ -102,29 +102,30 @@ class StreamHasDataTrigger(WaitingTrigger):
             return await super().rest()
         try:
             settings = await CdcHook.asettings(self.conn_id)
-            looks = settings.log_looks()
-            found = await in_own_thread(self._look, settings.catalog(), looks)
+            glances = settings.log_glances()
+            found = await in_own_thread(self._glance, settings.catalog(), glances)
         except Exception:
             # The check reports what is wrong.
-            _log.debug("could not look at the logs of %s", self.stream, exc_info=True)
+            _log.debug("could not glance at the logs of %s", self.stream, exc_info=True)
             return await super().rest()
         if found is not None:
-            look, seen = found
-            await wait_for_growth(look, seen, until, is_local=looks.is_local)
+            glance, seen = found
+            await wait_for_growth(glance, seen, until, is_local=glances.is_local)
         return None
 
-    def _look(
-        self, catalog: StreamCatalog, looks: LogLooks
+    def _glance(
+        self, catalog: StreamCatalog, glances: LogGlances
     ) -> tuple[Callable[[], object], object] | None:
-        """Return how to look at the logs, and what they are like; ``None``: there is data already.
+        """Return how to glance at the logs, and what the first glance shows; ``None``: there is
+        data already.
 
-        The data is looked for after the logs, because a commit since the check of the task would
-        show in both looks.
+        The check for data comes after that glance, because a commit since the check of the task
+        would show in both glances.
         """
         stream = catalog.get_stream(self.stream)
-        look = partial(looks.sources, [stream])
-        seen = look()
-        return None if probed_range(catalog, stream, empty=self._empty) else (look, seen)
+        glance = partial(glances.sources, [stream])
+        seen = glance()
+        return None if probed_range(catalog, stream, empty=self._empty) else (glance, seen)
 
     def fired(self, event: dict[str, Any]) -> TriggerEvent:
         """Return an event that ends the task if there is data and ``ends_task``."""

@@ -20,14 +20,14 @@ from airflow.sdk import Asset
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
-from airflow_provider_cdc.engine.catalog.log_looks import Look
+from airflow_provider_cdc.engine.catalog.log_glances import Glance
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.errors import StreamAccessDenied, StreamUnusable
 from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
 from airflow_provider_cdc.engine.core.names import stream_key
 from airflow_provider_cdc.hooks.cdc import CdcHook
 
-from .looking import wait_for_growth
+from .glancing import wait_for_growth
 from .threads import in_own_thread
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class StreamPoll:
     """One poll of a connection: its current streams. A stream is checked when a watcher asks.
 
     :param streams: all streams of ``catalog``
-    :param look: what the logs were like before the checks of this poll
+    :param glance: what the logs were like before the checks of this poll
     :param unfinished: checks of earlier polls that have not ended, by the keys of their streams
     :param known: checks of the previous poll whose results still hold, by the keys of their streams
     """
@@ -132,12 +132,12 @@ class StreamPoll:
         self,
         catalog: StreamCatalog,
         streams: Sequence[Stream | UnreadableStream],
-        look: Look,
+        glance: Glance,
         unfinished: Mapping[str, _Probe],
         known: Mapping[str, _Probe],
     ) -> None:
         self._catalog = catalog
-        self._look = look
+        self._glance = glance
         self._unfinished = unfinished
         self._streams = {stream_key(stream.name): stream for stream in streams}
         self._probes: dict[str, _Probe] = dict(known)
@@ -170,13 +170,13 @@ class StreamPoll:
         return {key: task for key, task in probes.items() if not task.done()}
 
     def still_holding(
-        self, streams: Sequence[Stream | UnreadableStream], look: Look
+        self, streams: Sequence[Stream | UnreadableStream], glance: Glance
     ) -> dict[str, _Probe]:
         """The checks of this poll that the next one need not repeat: the stream has not moved, and
         no table that it reads has a new version.
 
         :param streams: the streams of the next poll
-        :param look: what the logs are like then
+        :param glance: what the logs are like then
         """
         return {
             key: self._probes[key]
@@ -184,7 +184,7 @@ class StreamPoll:
             if (key := stream_key(stream.name)) in self._probes
             and _has_result(self._probes[key])
             and self._streams.get(key) == stream
-            and self._look.sources.get(stream.stream_id) == look.sources.get(stream.stream_id)
+            and self._glance.sources.get(stream.stream_id) == glance.sources.get(stream.stream_id)
         }
 
     def _probe(self, key: str) -> Wake | None:
@@ -212,8 +212,8 @@ def _has_result(probe: _Probe) -> bool:
 class StreamPolls(SharedStreamProducer):
     """Polls a connection endlessly for all watchers of its streams.
 
-    Between two polls it looks at the logs of the registry and of the sources, which costs one small
-    request for each. If one of them has grown, the next poll is at once, and checks only the
+    Between two polls it glances at the logs of the registry and of the sources, which costs one
+    small request for each. If one of them has grown, the next poll is at once, and checks only the
     streams that it concerns.
 
     :param conn_id: a connection of type ``cdc``
@@ -239,9 +239,9 @@ class StreamPolls(SharedStreamProducer):
             try:
                 if source is None or is_due:
                     source = await self._current(source)
-                streams, look = await in_own_thread(source.read)
-                known = {} if poll is None or is_due else poll.still_holding(streams, look)
-                poll = StreamPoll(source.catalog, streams, look, unfinished, known)
+                streams, glance = await in_own_thread(source.read)
+                known = {} if poll is None or is_due else poll.still_holding(streams, glance)
+                poll = StreamPoll(source.catalog, streams, glance, unfinished, known)
             except Exception:
                 _log.warning("could not poll streams of %s", self._conn_id, exc_info=True)
                 due = time.monotonic()
@@ -251,10 +251,10 @@ class StreamPolls(SharedStreamProducer):
                 due = time.monotonic() + self._poll_interval
             yield poll, poll
             await wait_for_growth(
-                partial(source.looks.look, readable(streams)),
-                look,
+                partial(source.glances.glance, readable(streams)),
+                glance,
                 due,
-                is_local=source.looks.is_local,
+                is_local=source.glances.is_local,
                 spent=time.monotonic() - begun,
             )
             # If a check takes longer than the interval, polls must not pile up.
@@ -281,13 +281,13 @@ class _Source:
     def __init__(self, conn_id: str, settings: CdcConnection) -> None:
         self.settings = settings
         self.catalog = settings.catalog()
-        self.looks = settings.log_looks()
+        self.glances = settings.log_glances()
         self._conn_id = conn_id
         self._is_missed = False
 
-    def read(self) -> tuple[Sequence[Stream | UnreadableStream], Look]:
-        """The streams now, and a look that is not newer than them or than their checks."""
-        registry = self.looks.registry()
+    def read(self) -> tuple[Sequence[Stream | UnreadableStream], Glance]:
+        """The streams now, and a glance that is not newer than them or than their checks."""
+        registry = self.glances.registry()
         streams = self.catalog.list_streams_if_begun()
         if streams is None and not self._is_missed:
             _log.warning(
@@ -298,7 +298,7 @@ class _Source:
             )
         self._is_missed = streams is None
         found = streams or []
-        return found, Look(registry, self.looks.sources(readable(found)))
+        return found, Glance(registry, self.glances.sources(readable(found)))
 
 
 def readable(streams: Sequence[Stream | UnreadableStream]) -> list[Stream]:

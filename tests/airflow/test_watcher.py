@@ -15,7 +15,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from streams import add_file, offset_at, quiet_stream
 
 from airflow_provider_cdc.assets.stream import stream_asset
-from airflow_provider_cdc.engine.catalog.log_looks import LogLooks
+from airflow_provider_cdc.engine.catalog.log_glances import LogGlances
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
@@ -585,15 +585,15 @@ def test_data_left_by_a_batch_between_two_polls_wakes_again(folder):
     assert [event["offset_version"] for event in asyncio.run(scenario())] == [0, 1]
 
 
-def test_looks_that_fail_delay_a_wake_only_until_they_succeed(folder, monkeypatch):
-    found, look_at, failures = probed(monkeypatch), LogLooks.look, [OSError("away")] * 3
+def test_glances_that_fail_delay_a_wake_only_until_they_succeed(folder, monkeypatch):
+    found, look_at, failures = probed(monkeypatch), LogGlances.glance, [OSError("away")] * 3
 
-    def look(looks, streams):
+    def glance(glances, streams):
         if failures:
             raise failures.pop()
-        return look_at(looks, streams)
+        return look_at(glances, streams)
 
-    monkeypatch.setattr(LogLooks, "look", look)
+    monkeypatch.setattr(LogGlances, "glance", glance)
 
     async def scenario():
         async with triggerer(Store(), "s", poll_interval=NEVER) as running:

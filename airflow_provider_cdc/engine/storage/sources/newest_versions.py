@@ -1,4 +1,4 @@
-"""Looks again and again whether logs have new commits: one small request for each log."""
+"""Glances again and again whether logs have new commits: one small request for each log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..files.stores import Files
 class NewestVersions:
     """Remembers the newest version of each log, and asks only whether the next commit exists.
 
-    A look is a hint to check now, and proves nothing: it does not notice that a log was replaced,
+    A glance is a hint to check now, and proves nothing: it does not notice that a log was replaced,
     or that a folder of files has changed. It is not safe for several threads at once.
     """
 

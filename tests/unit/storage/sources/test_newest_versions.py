@@ -1,4 +1,4 @@
-"""Looks at logs: they notice each new commit by one request, and never less than a listing."""
+"""Glances at logs: they notice each new commit by one request, and never less than a listing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from streams import NOON, add_file, new_stream, quiet_stream
 
-from airflow_provider_cdc.engine.catalog.log_looks import LogLooks
+from airflow_provider_cdc.engine.catalog.log_glances import LogGlances
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.model.sources import FileFormat, Folder
 from airflow_provider_cdc.engine.storage.files.stores import Files
@@ -78,41 +78,41 @@ def test_new_table_under_an_old_location_is_followed_for_its_own_stream(tmp_path
     assert versions.of_log(str(tmp_path), 0, "second") == 1
 
 
-def test_look_at_a_stream_on_files_is_empty(tmp_path):
+def test_glance_at_a_stream_on_files_is_empty(tmp_path):
     folder = Folder(str(tmp_path), FileFormat.CSV, {}, None)
 
     assert NewestVersions(Files()).of_stream(new_stream("s", folder=folder)) == ()
 
 
 @pytest.mark.parametrize("form", ["path", "uri"])
-def test_look_notices_commits_of_sources_and_of_the_registry(tmp_path, form):
+def test_glance_notices_commits_of_sources_and_of_the_registry(tmp_path, form):
     state = tmp_path / "state"
     streams = [quiet_stream(state, tmp_path / name, name) for name in ("a", "b")]
-    looks = LogLooks(str(state) if form == "path" else state.as_uri())
-    assert looks.is_local
-    before = looks.look(streams)
-    assert looks.look(streams) == before
+    glances = LogGlances(str(state) if form == "path" else state.as_uri())
+    assert glances.is_local
+    before = glances.glance(streams)
+    assert glances.glance(streams) == before
 
     add_file(tmp_path / "b", 1, NOON)
-    after = looks.look(streams)
+    after = glances.glance(streams)
     assert after.registry == before.registry
     a, b = (stream.stream_id for stream in streams)
     assert after.sources == {a: (0,), b: (1,)}
 
     catalog = StreamCatalog(str(state), principal=streams[0].owner)
     catalog.alter_stream("a", comment="text")
-    assert looks.registry() == before.registry + 1
+    assert glances.registry() == before.registry + 1
 
 
-def test_look_at_a_state_folder_without_a_registry_notices_the_first_stream(tmp_path):
-    looks = LogLooks(str(tmp_path / "state"))
-    assert looks.registry() == -1
+def test_glance_at_a_state_folder_without_a_registry_notices_the_first_stream(tmp_path):
+    glances = LogGlances(str(tmp_path / "state"))
+    assert glances.registry() == -1
 
     quiet_stream(tmp_path / "state", tmp_path / "a", "a")
-    assert looks.registry() >= 0
+    assert glances.registry() >= 0
 
 
-def test_look_at_a_stream_of_two_tables_notices_each_of_them(tmp_path):
+def test_glance_at_a_stream_of_two_tables_notices_each_of_them(tmp_path):
     stream = quiet_stream(tmp_path / "state", tmp_path / "a", "a")
     add_file(tmp_path / "b", 0, NOON)
     (base,) = stream.bases

@@ -1,4 +1,4 @@
-"""Looks at the logs of the registry and of the sources of streams, between two complete checks."""
+"""Glances at the logs of the registry and of the sources of streams, between two checks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _NO_LOG = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Glance:
     """The newest versions of the registry and of the tables of streams, by the ids of the streams.
 
-    Two equal looks do not prove that nothing has changed: see :class:`NewestVersions`.
+    Two equal glances do not prove that nothing has changed: see :class:`NewestVersions`.
     """
 
     registry: int
     sources: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-class LogLooks:
-    """Looks at the logs of one state folder and of the sources of its streams.
+class LogGlances:
+    """Glances at the logs of one state folder and of the sources of its streams.
 
-    One look is one small request for each log. It is not safe for several threads at once.
+    One glance is one small request for each log. It is not safe for several threads at once.
 
     :param state: the state folder, a URI or an absolute path
     :param storage_options: how to reach the store
@@ -42,7 +42,7 @@ class LogLooks:
         self._versions = NewestVersions(files)
 
     def registry(self) -> int:
-        """The newest version of the registry, or -1 if there is none.
+        """The newest version of the registry, or -1 if no registry exists.
 
         :raises OSError: the store cannot be reached
         """
@@ -55,9 +55,9 @@ class LogLooks:
         """
         return {each.stream_id: self._versions.of_stream(each) for each in streams}
 
-    def look(self, streams: Iterable[Stream]) -> Look:
+    def glance(self, streams: Iterable[Stream]) -> Glance:
         """Both of them.
 
         :raises OSError: a store cannot be reached
         """
-        return Look(self.registry(), self.sources(streams))
+        return Glance(self.registry(), self.sources(streams))

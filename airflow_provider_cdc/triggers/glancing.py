@@ -1,4 +1,4 @@
-"""How a trigger waits between two checks: it looks at logs, and ends the wait if one has grown."""
+"""How a trigger waits between two checks: it glances at logs until one of them has grown."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from .threads import in_own_thread
 
 LEAST_SECONDS = 0.2
-"""The shortest time between two looks at a disk."""
+"""The shortest time between two glances at a disk."""
 
-# A look takes at most this share of a core. A busy machine must not stop the looks.
+# A glance takes at most this share of a core. A busy machine must not stop the glances.
 _SHARE, _MOST_SECONDS = 0.01, 1.0
 # Requests to an object store are paid for, and take about 50 ms.
 _REMOTE_SECONDS = 5.0
@@ -20,26 +20,27 @@ _log = logging.getLogger(__name__)
 
 
 async def wait_for_growth(
-    look: Callable[[], object], seen: object, until: float, *, is_local: bool, spent: float = 0.0
+    glance: Callable[[], object], seen: object, until: float, *, is_local: bool, spent: float = 0.0
 ) -> None:
-    """Wait until ``look`` returns something else than ``seen``, or until a moment.
+    """Wait until ``glance`` returns something else than ``seen``, or until a moment.
 
-    A look that fails is repeated: the check after the wait reports what is wrong.
+    A glance that fails is repeated: the check after the wait reports what is wrong.
 
-    :param look: runs in a thread
+    :param glance: runs in a thread
     :param until: the end of the wait, by the monotonic clock
     :param is_local: whether the logs are on a disk
-    :param spent: how long the last check took, in seconds. Checks and looks both take a small share
+    :param spent: how long the last check took, in seconds. Checks and glances both take a small
+        share of the time
     """
     pause = _pause(spent, is_local=is_local)
     while (left := until - time.monotonic()) > pause:
         await asyncio.sleep(pause)
         begun = time.monotonic()
         try:
-            if await in_own_thread(look) != seen:
+            if await in_own_thread(glance) != seen:
                 return
         except Exception:
-            _log.debug("could not look at logs", exc_info=True)
+            _log.debug("could not glance at logs", exc_info=True)
         pause = _pause(time.monotonic() - begun, is_local=is_local)
     await asyncio.sleep(max(0, left))
 
