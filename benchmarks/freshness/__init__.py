@@ -36,10 +36,6 @@ VARIANTS = (
     Variant(STREAMING, "", "streaming"),
     Variant(TIMED, TIMER, SUBMIT),
 )
-# A change waits half a minute for the timer, and the fastest way makes a hundred of them in that
-# time of the slowest.
-_CHANGES_OF_TIMER = 10
-_CHANGES_OF_SUBMIT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +58,9 @@ class Effort:
     def changes_of(self, variant: Variant) -> int:
         """The number of changes of a variant: fewer if each takes long."""
         if variant.dag == TIMER:
-            return min(self.changes, _CHANGES_OF_TIMER)
-        return min(self.changes, _CHANGES_OF_SUBMIT) if variant.spark == SUBMIT else self.changes
+            # A change waits half a minute for the timer.
+            return max(2, self.changes // 10)
+        return max(2, self.changes // 2) if variant.spark == SUBMIT else self.changes
 
 
 def pieces(

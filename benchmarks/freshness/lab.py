@@ -107,8 +107,6 @@ def new_lab(
                 "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres,
                 # What a shell sets for the JVMs of tests is no part of what is measured.
                 "SPARK_SUBMIT_OPTS": "",
-                # Files of DAGs are added and never change.
-                "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
                 **(env or {}),
             },
         )

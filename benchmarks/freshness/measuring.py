@@ -23,7 +23,9 @@ TOTAL = "commit to commit"
 STAGES = ("detection", "scheduling", "start of the task", "start of the job", "consumption")
 # A server and a job that run all day are warm, and a worker has resolved Spark's jars before.
 WARMING, WARMING_OF_SUBMIT = 10, 2
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
+# A question to the database costs more than one to a folder, and nothing is timed meanwhile.
+_REST_SECONDS = 0.5
 _LONGEST_SECONDS = 240.0
 # The pauses between changes vary, so that no change always meets the same phase of a poll.
 _LEAST_PAUSE, _MOST_PAUSE = 1.0, 3.0
@@ -113,7 +115,7 @@ def _change(lab: Lab, variant: Variant, number: int) -> Moments:
     """Insert one row, and wait until it is in the target."""
     table = variant.table
     if variant.dag:
-        _waited(lambda: _is_at_rest(lab, variant), "the DAG is not at rest")
+        _wait_for_rest(lab, variant)
     time.sleep(random.Random(number).uniform(_LEAST_PAUSE, _MOST_PAUSE))
     target = lab.tables / f"{table}_copy"
     before = _newest(target)
@@ -124,8 +126,12 @@ def _change(lab: Lab, variant: Variant, number: int) -> Moments:
     if not variant.has_stream:
         return Moments(begun, (), arrived)
     # The times of the run are complete when it has ended.
-    _waited(lambda: _is_at_rest(lab, variant), "the DAG is not at rest")
+    _wait_for_rest(lab, variant)
     return Moments(begun, _stages(lab, variant, begun, arrived), arrived)
+
+
+def _wait_for_rest(lab: Lab, variant: Variant) -> None:
+    _waited(lambda: _is_at_rest(lab, variant), f"{variant.name} is not at rest", _REST_SECONDS)
 
 
 def _is_at_rest(lab: Lab, variant: Variant) -> bool:
@@ -172,12 +178,12 @@ def _stages(lab: Lab, variant: Variant, begun: datetime, arrived: datetime) -> t
     return detected, queued_at, started_at, max(each for each in begins if each < arrived)
 
 
-def _waited(look: Callable[[], Found], problem: str) -> Found:
+def _waited(look: Callable[[], Found], problem: str, poll: float = _POLL_SECONDS) -> Found:
     deadline = time.monotonic() + _LONGEST_SECONDS
     while not (found := look()):
         if time.monotonic() > deadline:
             raise RuntimeError(f"{problem} after {_LONGEST_SECONDS:g} s")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(poll)
     return found
 
 
