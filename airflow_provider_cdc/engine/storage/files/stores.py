@@ -132,6 +132,9 @@ class Files:
 
     def exists(self, uri: str) -> bool:
         """Whether there is a file or folder."""
+        if uri.startswith("/"):
+            # fsspec's overhead takes longer than the answer of the disk.
+            return os.path.lexists(uri)
         filesystem, path = self._open(uri)
         return bool(filesystem.exists(path))
 
