@@ -1,8 +1,8 @@
 """Keep Spark's classes as a JVM holds them in memory, so that later drivers start with less work.
 
-The second job of a worker with the same jars writes the archive when it ends, and later jobs use
-it. A worker that runs one job and ends, as on Kubernetes, never writes one. The JVM ignores an
-archive that does not fit.
+The second job of a worker writes the archive when it ends, and later jobs use it. A worker that
+runs one job and ends, as on Kubernetes, never writes one. The JVM ignores an archive that does not
+fit.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 log = logging.getLogger(__name__)
 
@@ -38,42 +37,35 @@ class ClassArchive:
     """The archive of the classes of drivers in client mode, in a file below ``folder``.
 
     :param folder: where the archives of this worker are
-    :param jars: the URIs or paths of the jars
     :param spark_home: the folder of Spark
     :param conf: the settings of the job
     """
 
-    def __init__(
-        self, folder: Path, jars: Sequence[str], spark_home: str, conf: Mapping[str, str]
-    ) -> None:
-        known_by = json.dumps([jars, spark_home, _java(), conf.get(_CLASS_PATH)])
+    def __init__(self, folder: Path, spark_home: str, conf: Mapping[str, str]) -> None:
+        known_by = json.dumps([spark_home, _java(), conf.get(_CLASS_PATH)])
         self.file = folder / f"classes-{sha256(known_by.encode()).hexdigest()[:16]}.jsa"
         self._draft = self.file.with_suffix(f".{os.getpid()}.draft")
         self._claim = self.file.with_suffix(".claim")
         given = [os.environ.get(name, "") for name in _VARIABLES]
         given += [conf.get(name, "") for name in _SETTINGS]
-        is_of_user = any(word in text for text in given for word in _OF_USER)
-        # Only classes of the class path can be in the archive.
-        paths = [unquote(urlsplit(jar).path) for jar in jars]
-        self._is_possible = not is_of_user and all(map(os.path.isfile, paths))
-        self._class_path = ":".join(filter(None, (conf.get(_CLASS_PATH), *paths)))
+        self._is_possible = not any(word in text for text in given for word in _OF_USER)
 
-    def settings(self) -> tuple[dict[str, str], dict[str, str]]:
-        """The settings of Spark and the environment variables of a job that uses the archive, or
-        makes it. Both are empty if the user has options of their own for archives, if a jar is not
-        on this machine, or if another job is making the archive.
+    def environment(self) -> dict[str, str]:
+        """The environment variables of a job that uses the archive, or makes it.
+
+        It is empty if the user has options of their own for archives, or if another job is making
+        the archive.
         """
         if not self._is_possible:
-            return {}, {}
+            return {}
         if self.file.exists():
             option = f"-XX:SharedArchiveFile={self.file}"
         elif self._claimed():
             option = f"-XX:ArchiveClassesAtExit={self._draft}"
         else:
-            return {}, {}
+            return {}
         given = os.environ.get(OPTIONS_VARIABLE, "")
-        options = f"{given} {_QUIET} {option}".strip()
-        return {_CLASS_PATH: self._class_path}, {OPTIONS_VARIABLE: options}
+        return {OPTIONS_VARIABLE: f"{given} {_QUIET} {option}".strip()}
 
     def keep(self) -> None:
         """Keep the archive that the job has written, if it has written one."""

@@ -183,7 +183,7 @@ class SparkSubmission(Submission):
         settings = self.connection
         packages, jars = self._jars(conf)
         return LoggedSubmitHook(
-            conf={**conf, **self._archive_conf(conf, jars if packages is None else None)},
+            conf=conf,
             conn_id=settings.spark_conn_id,
             packages=packages,
             jars=jars,
@@ -206,25 +206,19 @@ class SparkSubmission(Submission):
             return settings.packages, settings.jars
         resolved = ResolvedJars(settings.packages, settings.repositories, settings.jars, conf)
         if found := resolved.read():
+            # This is not the first job of this worker.
+            self._use_archive(conf)
             return None, ",".join(found)
         if resolved.are_fixed and resolved.prepare():
             self._environment[entry_point.JARS_FILE_VARIABLE] = str(resolved.file)
         return settings.packages, settings.jars
 
-    def _archive_conf(self, conf: Mapping[str, str], jars: str | None) -> dict[str, str]:
-        """The settings by which the driver uses an archive of classes.
-
-        :param jars: the jars that the driver uses, if they are known
-        """
+    def _use_archive(self, conf: Mapping[str, str]) -> None:
+        """Let the driver use an archive of classes, or make it."""
         spark_home = _spark_folder()
-        if jars is None or spark_home is None or self.cluster_mode:
-            return {}
-        archive = ClassArchive(worker_folder(), jars.split(","), spark_home, conf)
-        found, environment = archive.settings()
-        if environment:
-            self._archive = archive
-            self._environment.update(environment)
-        return found
+        if spark_home is not None and not self.cluster_mode:
+            self._archive = ClassArchive(worker_folder(), spark_home, conf)
+            self._environment.update(self._archive.environment())
 
     def _check_master(self, spark: Connection) -> None:
         # The Spark provider reads the connection itself, and assumes YARN if that fails.

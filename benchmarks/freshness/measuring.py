@@ -87,7 +87,8 @@ def measure(lab: Lab, variant: Variant, changes: int) -> Iterator[Row]:
     """
     lab.make_tables(variant.table)
     with _started(lab, variant):
-        warming = WARMING_OF_SUBMIT if variant.spark == SUBMIT else WARMING
+        most = WARMING_OF_SUBMIT if variant.spark == SUBMIT else WARMING
+        warming = min(most, changes)
         found = [_change(lab, variant, number) for number in range(warming + changes)][warming:]
     _check_equal(lab, variant.table)
     yield Row(variant.name, TOTAL, Timing(tuple(each.total for each in found)))

@@ -360,10 +360,9 @@ def test_submission_after_the_first_makes_or_uses_an_archive_of_classes(
         json.dumps([jar.as_uri()])
     )
 
-    second = submission_of(connection)
+    options = submission_of(connection).environment()[OPTIONS_VARIABLE]
 
-    assert "ArchiveClassesAtExit" in second.environment()[OPTIONS_VARIABLE]
-    assert settings_of(command_of(second))["spark.driver.extraClassPath"] == str(jar)
+    assert "ArchiveClassesAtExit" in options
 
 
 @pytest.mark.parametrize(
