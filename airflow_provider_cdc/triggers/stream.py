@@ -15,7 +15,7 @@ from airflow_provider_cdc.engine.core.errors import RegistryNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.readiness import ProbedStream, probed_range, readiness
 
-from .glancing import LEAST_SECONDS, wait_for_growth
+from .glancing import LEAST_SECONDS, Glancing
 from .threads import in_own_thread
 from .waiting import Check, WaitingTrigger
 
@@ -110,7 +110,9 @@ class StreamHasDataTrigger(WaitingTrigger):
             return await super().rest()
         if found is not None:
             glance, seen = found
-            await wait_for_growth(glance, seen, until, is_local=glances.is_local)
+            await Glancing().wait_for_growth(
+                glance, seen, until, is_local=glances.is_local, spent=0
+            )
         return None
 
     def _glance(

@@ -27,7 +27,7 @@ from airflow_provider_cdc.engine.core.model.serialization import UnreadableStrea
 from airflow_provider_cdc.engine.core.names import stream_key
 from airflow_provider_cdc.hooks.cdc import CdcHook
 
-from .glancing import wait_for_growth
+from .glancing import Glancing
 from .threads import in_own_thread
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class StreamPoll:
     """One poll of a connection: its current streams. A stream is checked when a watcher asks.
 
     :param streams: all streams of ``catalog``
-    :param glance: what the logs were like before the checks of this poll
+    :param glance: what the logs were like before the checks of this poll; ``None``: unknown
     :param unfinished: checks of earlier polls that have not ended, by the keys of their streams
     :param known: checks of the previous poll whose results still hold, by the keys of their streams
     """
@@ -132,7 +132,7 @@ class StreamPoll:
         self,
         catalog: StreamCatalog,
         streams: Sequence[Stream | UnreadableStream],
-        glance: Glance,
+        glance: Glance | None,
         unfinished: Mapping[str, _Probe],
         known: Mapping[str, _Probe],
     ) -> None:
@@ -178,13 +178,16 @@ class StreamPoll:
         :param streams: the streams of the next poll
         :param glance: what the logs are like then
         """
+        if self._glance is None:
+            return {}
+        before = self._glance.sources
         return {
             key: self._probes[key]
             for stream in streams
             if (key := stream_key(stream.name)) in self._probes
             and _has_result(self._probes[key])
             and self._streams.get(key) == stream
-            and self._glance.sources.get(stream.stream_id) == glance.sources.get(stream.stream_id)
+            and before.get(stream.stream_id) == glance.sources.get(stream.stream_id)
         }
 
     def _probe(self, key: str) -> Wake | None:
@@ -239,8 +242,10 @@ class StreamPolls(SharedStreamProducer):
             try:
                 if source is None or is_due:
                     source = await self._current(source)
-                streams, glance = await in_own_thread(source.read)
-                known = {} if poll is None or is_due else poll.still_holding(streams, glance)
+                streams, glance = await source.read()
+                known: dict[str, _Probe] = {}
+                if poll is not None and glance is not None and not is_due:
+                    known = poll.still_holding(streams, glance)
                 poll = StreamPoll(source.catalog, streams, glance, unfinished, known)
             except Exception:
                 _log.warning("could not poll streams of %s", self._conn_id, exc_info=True)
@@ -250,13 +255,16 @@ class StreamPolls(SharedStreamProducer):
             if is_due:
                 due = time.monotonic() + self._poll_interval
             yield poll, poll
-            await wait_for_growth(
-                partial(source.glances.glance, readable(streams)),
-                glance,
-                due,
-                is_local=source.glances.is_local,
-                spent=time.monotonic() - begun,
-            )
+            if glance is None:
+                await asyncio.sleep(max(0, due - time.monotonic()))
+            else:
+                await source.glancing.wait_for_growth(
+                    partial(source.glances.glance, readable(streams)),
+                    glance,
+                    due,
+                    is_local=source.glances.is_local,
+                    spent=time.monotonic() - begun,
+                )
             # If a check takes longer than the interval, polls must not pile up.
             unfinished = await poll.settled()
 
@@ -282,11 +290,19 @@ class _Source:
         self.settings = settings
         self.catalog = settings.catalog()
         self.glances = settings.log_glances()
+        self.glancing = Glancing()
         self._conn_id = conn_id
         self._is_missed = False
 
-    def read(self) -> tuple[Sequence[Stream | UnreadableStream], Glance]:
-        """The streams now, and a glance that is not newer than them or than their checks."""
+    async def read(self) -> tuple[Sequence[Stream | UnreadableStream], Glance | None]:
+        """The streams now, and a glance that is not newer than them or than their checks; ``None``:
+        the store of a source does not answer.
+        """
+        registry, streams = await in_own_thread(self._registered)
+        sources = await self.glancing.take(partial(self.glances.sources, readable(streams)))
+        return streams, None if sources is None else Glance(registry, sources)
+
+    def _registered(self) -> tuple[int, Sequence[Stream | UnreadableStream]]:
         registry = self.glances.registry()
         streams = self.catalog.list_streams_if_begun()
         if streams is None and not self._is_missed:
@@ -297,8 +313,7 @@ class _Source:
                 self._conn_id,
             )
         self._is_missed = streams is None
-        found = streams or []
-        return found, Glance(registry, self.glances.sources(readable(found)))
+        return registry, streams or []
 
 
 def readable(streams: Sequence[Stream | UnreadableStream]) -> list[Stream]:

@@ -20,8 +20,9 @@ from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.sources.newest_versions import NewestVersions
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.triggers import threads, watcher
+from airflow_provider_cdc.triggers import glancing, threads, watcher
 from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger
 
 NOW = datetime.now(UTC)
@@ -603,6 +604,44 @@ def test_glances_that_fail_delay_a_wake_only_until_they_succeed(folder, monkeypa
 
     assert [event["stream"] for event in asyncio.run(scenario())] == ["s"]
     assert not failures
+
+
+def test_glance_that_hangs_stops_no_poll(folder, monkeypatch):
+    monkeypatch.setattr(glancing, "_PATIENCE_SECONDS", 0.05)
+    hanging = Event()
+    monkeypatch.setattr(LogGlances, "sources", lambda glances, streams: hanging.wait(20))
+
+    async def scenario():
+        async with triggerer(Store(), "s", poll_interval=timedelta(seconds=0.5)) as running:
+            await asyncio.sleep(0.2)
+            add_file(folder / "s", 1, NOW)
+            await running.wait(1)
+            add_file(folder / "s", 2, NOW)
+            events = await running.wait(2)
+            assert not hanging.is_set()
+            hanging.set()
+            return events
+
+    assert [event["data_version"] for event in asyncio.run(scenario())] == [1, 2]
+
+
+def test_source_that_cannot_be_reached_delays_no_wake_of_another(folder, monkeypatch):
+    found, newest = probed(monkeypatch), NewestVersions.of_stream
+
+    def unreliable(versions, stream):
+        if stream.name == "witness":
+            raise OSError("the store is away")
+        return newest(versions, stream)
+
+    monkeypatch.setattr(NewestVersions, "of_stream", unreliable)
+
+    async def scenario():
+        async with triggerer(Store(), "s", "witness", poll_interval=NEVER) as running:
+            await until_probed(found, 2)
+            add_file(folder / "s", 1, NOW)
+            return await running.wait(1)
+
+    assert [event["stream"] for event in asyncio.run(scenario())] == ["s"]
 
 
 def test_probe_that_failed_is_repeated_when_any_log_grows(folder, monkeypatch):

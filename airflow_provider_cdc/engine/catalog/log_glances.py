@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from ..storage.registry.registry_table import registry_location
 from ..storage.sources.newest_versions import NewestVersions
 
 _NO_LOG = -1
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +51,21 @@ class LogGlances:
         return self._versions.of_log(self._registry, _NO_LOG)
 
     def sources(self, streams: Iterable[Stream]) -> dict[str, tuple[int, ...]]:
-        """The newest versions of the tables of ``streams``, by the ids of the streams.
-
-        :raises OSError: a store cannot be reached
+        """The newest versions of the tables of ``streams``, by the ids of the streams. A table that
+        cannot be reached has no version, because it must not hide what other streams have.
         """
-        return {each.stream_id: self._versions.of_stream(each) for each in streams}
+        return {each.stream_id: self._of_stream(each) for each in streams}
+
+    def _of_stream(self, stream: Stream) -> tuple[int, ...]:
+        try:
+            return self._versions.of_stream(stream)
+        except Exception:
+            _log.debug("could not glance at the logs of %s", stream.name, exc_info=True)
+            return ()
 
     def glance(self, streams: Iterable[Stream]) -> Glance:
         """Both of them.
 
-        :raises OSError: a store cannot be reached
+        :raises OSError: the store of the registry cannot be reached
         """
         return Glance(self.registry(), self.sources(streams))
