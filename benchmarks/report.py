@@ -143,8 +143,8 @@ def _freshness(run: Run) -> str:
         " settings: the median, and the 95th percentile in brackets. The changes come one after"
         " another. Detection ends when Airflow records that the source has data, scheduling when"
         " the task is queued, its start when it runs, and the start of the job when the"
-        " consumption begins. The first ten changes (of spark-submit: two) are not counted. The"
-        " jobs of the peers have no stages.\n",
+        " consumption begins. As many changes before those that are counted warm up, up to ten (of"
+        " spark-submit: two). The jobs of the peers have no stages.\n",
         "| way | changes | " + " | ".join((freshness.TOTAL, *freshness.STAGES)) + " |",
         "| --- |" + " ---: |" * (2 + len(freshness.STAGES)),
     ]
