@@ -26,6 +26,22 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
+        "config": {
+            "cdc": {
+                "description": "Change data capture",
+                "options": {
+                    "preload": {
+                        "description": "Whether a scheduler with the LocalExecutor and a"
+                        " dag-processor import what tasks and files of DAGs need before they fork"
+                        " processes for them.",
+                        "version_added": None,
+                        "type": "boolean",
+                        "example": None,
+                        "default": "True",
+                    }
+                },
+            }
+        },
         "operators": [
             _modules(
                 f"{package}.operators.stream",

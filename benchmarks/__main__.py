@@ -23,6 +23,7 @@ from . import (
     feed,
     fixed_cost,
     flights,
+    freshness,
     history,
     partition_lists,
     report,
@@ -59,6 +60,11 @@ class Part(StrEnum):
     FEED = "feed"
     ARCHIVES = "archives"
     CHANGE_STREAMS = "change_streams"
+    FRESHNESS = "freshness"
+
+
+# Parts whose pieces can be measured alone.
+_DIVISIBLE = (Part.CHANGES, Part.FEED, Part.CHANGE_STREAMS, Part.FRESHNESS)
 
 
 def main(
@@ -69,6 +75,9 @@ def main(
     ] = 0,
     part: Annotated[list[Part] | None, typer.Option(help="only these parts")] = None,
     commits: Annotated[str, typer.Option(help="1,10,100 or 10 by size")] = "",
+    changes_each: Annotated[
+        int, typer.Option("--changes", help="of each variant of freshness, 0: 100 or 2 by size")
+    ] = 0,
     only: Annotated[str, typer.Option(help="only workloads whose names hold this")] = "",
     reader: Annotated[str, typer.Option(help="only readers whose names hold this")] = "",
     resume: Annotated[bool, typer.Option(help="keep the workloads that were measured")] = False,
@@ -91,7 +100,7 @@ def main(
         workshop = Workshop(spark, Path(folder))
         measurement = changes.Measurement(spark, workshop, patience, reader)
 
-        def pieces(which: Part) -> Iterator[Piece]:
+        def pieces(which: Part) -> Iterator[Piece]:  # noqa: PLR0912 - one branch a part
             match which:
                 case Part.CHECKS:
                     yield "all", partial(checks.measure, spark, workshop, patience)
@@ -116,6 +125,9 @@ def main(
                         yield item.name, work
                     yield "ticks", partial(partition_lists.ticks, spark, workshop, patience)
                     yield "lists", partial(partition_lists.lists, spark, workshop, patience)
+                case Part.FRESHNESS:
+                    effort = freshness.Effort.of_size(changes_each, is_full=is_full)
+                    yield from freshness.pieces(spark, workshop, effort)
                 case Part.CHANGES:
                     yield flights.NAME, partial(measurement.flights, 365 if is_full else 4)
                     for item in workloads(rows, counts, is_smoke=not is_full):
@@ -127,7 +139,7 @@ def main(
             run = _kept(out, which, size, patience, reader, resume=resume)
             measured = {each.name for each in run.pieces}
             for piece, measure in pieces(which):
-                may_be_left_out = which in (Part.CHANGES, Part.FEED, Part.CHANGE_STREAMS)
+                may_be_left_out = which in _DIVISIBLE
                 if piece not in measured and (not may_be_left_out or only in piece):
                     _keep(run, results.piece(piece), measure(), out)
         spark.stop()

@@ -10,6 +10,7 @@ from . import (
     archives,
     change_streams,
     feed,
+    freshness,
     history,
     iceberg_process,
     partition_lists,
@@ -57,6 +58,7 @@ def of(run: Run) -> Iterator[Goal]:
         "feed": _feed,
         "archives": _archives,
         "change_streams": _change_streams,
+        "freshness": _freshness,
     }
     judge = judges.get(run.part)
     return iter(judge(run) if judge else ())
@@ -284,6 +286,33 @@ def _change_streams(run: Run) -> Iterator[Goal]:
             seconds = _median(rows, way)
             if seconds is not None:
                 yield _below(f"{name}: {way}", seconds, limit)
+
+
+def _freshness(run: Run) -> Iterator[Goal]:
+    variants = run.by_workload()
+    streaming = _median(variants.get(freshness.STREAMING, {}), freshness.TOTAL)
+    for name, limit in (
+        *((name, 3.0) for name in freshness.OURS_BY_CONNECT),
+        *((name, 12.0) for name in freshness.OURS_BY_SUBMIT),
+    ):
+        row = variants.get(name, {}).get(freshness.TOTAL)
+        if row is None or row.timing is None:
+            continue
+        yield _seconds(f"{name}: median", row.timing.median, limit)
+        if name in freshness.OURS_BY_CONNECT:
+            yield _seconds(f"{name}: p95", row.timing.p95, 5)
+            found = _ratio(row.timing.median, streaming)
+            if found is not None:
+                text = f"{name}: median beside the {freshness.STREAMING}"
+                yield Goal(text, "at most 2", f"{found:.2f}", found <= 2)  # noqa: PLR2004
+    ways = variants.get(freshness.IDLE, {})
+    watched, not_watched = _median(ways, freshness.WATCHED), _median(ways, freshness.UNWATCHED)
+    if watched is not None and not_watched is not None:
+        yield _seconds(f"{freshness.IDLE}, for watching them", watched - not_watched, 60)
+
+
+def _seconds(text: str, seconds: float, limit: float) -> Goal:
+    return Goal(text, f"under {limit:g} s", f"{seconds:.2f} s", seconds < limit)
 
 
 def _faster(name: str, rows: dict[str, Row]) -> Iterator[Goal]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from . import flights, goals, plots, results
+from . import flights, freshness, goals, plots, results
 from .readers import STREAM, WAYS
 from .results import Row, Run
 from .shapes import COMMITS, workloads
@@ -22,6 +22,7 @@ TITLES = {
     "upserts": "Upserts",
     "history": "Histories (SCD type 2)",
     "wide": "Wide tables",
+    "freshness": "From commit to commit",
 }
 HEAD = """# Benchmarks
 
@@ -58,6 +59,9 @@ def write(folder: Path, page: Path) -> None:
     parts = [HEAD, *_goals(runs)]
     for run in runs:
         parts.append(f"\n## {TITLES[run.part]}\n")
+        if run.part == "freshness":
+            parts.append(f"{_origins(run)}\n\n{_freshness(run)}")
+            continue
         parts.append(
             f"Tables of {run.table_rows:,} rows; no round is longer than {run.limit_seconds:g} s,"
             " or fills the disk."
@@ -129,6 +133,37 @@ def _changes(run: Run) -> str:
             f" {'; '.join(unjudged)}."
         )
     return "\n".join(lines) + "\n"
+
+
+def _freshness(run: Run) -> str:
+    variants = run.by_workload()
+    lines = [
+        "Seconds from the commit of one inserted row in a small source to the commit of the MERGE"
+        " in its target, under a real Airflow on PostgreSQL with the LocalExecutor and its default"
+        " settings: the median, and the 95th percentile in brackets. The changes come one after"
+        " another. Detection ends when Airflow records that the source has data, scheduling when"
+        " the task is queued, its start when it runs, and the start of the job when the"
+        " consumption begins. As many changes before those that are counted warm up, up to ten (of"
+        " spark-submit: two). The jobs of the peers have no stages.\n",
+        "| way | changes | " + " | ".join((freshness.TOTAL, *freshness.STAGES)) + " |",
+        "| --- |" + " ---: |" * (2 + len(freshness.STAGES)),
+    ]
+    for name, rows in variants.items():
+        total = rows.get(freshness.TOTAL)
+        if total is not None and total.timing is not None:
+            stages = (freshness.TOTAL, *freshness.STAGES)
+            cells = " | ".join(_with_p95(rows.get(stage)) for stage in stages)
+            lines.append(f"| {name} | {len(total.timing.seconds)} | {cells} |")
+    for way, row in variants.get(freshness.IDLE, {}).items():
+        if row.timing is not None:
+            lines.append(f"\n{freshness.IDLE}, all of Airflow, {way}: {row.timing.median:.0f}.")
+    return "\n".join(lines) + "\n"
+
+
+def _with_p95(row: Row | None) -> str:
+    if row is None or row.timing is None:
+        return ""
+    return f"{row.timing.median:.2f} ({row.timing.p95:.2f})"
 
 
 def _cell(row: Row | None, ours: Row | None) -> str:

@@ -59,11 +59,17 @@ def new_remote_session(folder: Path) -> SparkSession:
 
 def new_session(folder: Path) -> SparkSession:
     """A session with Delta, whose warehouse is below ``folder``."""
+    session = new_session_with(folder, {})
+    # A peer that was stopped must not work on beside the next one.
+    session.sparkContext.setInterruptOnCancel(True)
+    return session
+
+
+def new_session_with(folder: Path, settings: dict[str, str]) -> SparkSession:
+    """A session with Delta and with further settings, whose warehouse is below ``folder``."""
     from delta import configure_spark_with_delta_pip  # noqa: PLC0415 - a peer's Spark has none
 
     place = {"spark.sql.warehouse.dir": (folder / "warehouse").as_uri()}
-    session = configure_spark_with_delta_pip(builder(DELTA | place)).getOrCreate()
+    session = configure_spark_with_delta_pip(builder(DELTA | place | settings)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    # A peer that was stopped must not work on beside the next one.
-    session.sparkContext.setInterruptOnCancel(True)
     return session

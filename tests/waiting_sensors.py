@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow.sdk.exceptions import TaskDeferred
+from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from airflow_provider_cdc.sensors.waiting import WaitingSensor
 
@@ -24,21 +25,23 @@ def ended(sensor: Callable[[], WaitingSensor], context: Mapping[str, Any]) -> An
         return waited
     while True:
         try:
-            return sensor().resume_execution(*_resumption(pause), context)
+            event = asyncio.run(_first_event(pause))
+        except TimeoutError:
+            resumption = "__fail__", {"error": "Trigger timeout"}
+        else:
+            if isinstance(event, TaskSuccessEvent):
+                return (event.xcoms or {}).get("return_value")
+            resumption = pause.method_name, {"event": event.payload}
+        try:
+            return sensor().resume_execution(*resumption, context)
         except TaskDeferred as deferred:
             pause = deferred
 
 
-def _resumption(pause: TaskDeferred) -> tuple[str, dict[str, Any]]:
-    async def first() -> Any:
-        events = pause.trigger.run()
-        try:
-            async with asyncio.timeout(pause.timeout.total_seconds()):
-                return (await anext(events)).payload
-        finally:
-            await events.aclose()
-
+async def _first_event(pause: TaskDeferred) -> TriggerEvent:
+    events = pause.trigger.run()
     try:
-        return pause.method_name, {"event": asyncio.run(first())}
-    except TimeoutError:
-        return "__fail__", {"error": "Trigger timeout"}
+        async with asyncio.timeout(pause.timeout.total_seconds()):
+            return await anext(events)
+    finally:
+        await events.aclose()

@@ -46,8 +46,8 @@ def stream_asset(
 
     :param stream: the name of the stream, which need not exist yet
     :param conn_id: a connection of type ``cdc``
-    :param poll_interval: the time between two polls; streams of one connection with the same
-        interval share a poll
+    :param poll_interval: the time between two polls of all streams; a stream whose table has a new
+        commit is polled at once. Streams of one connection with the same interval share a poll
     :param repeat_after: wake again if data still waits this long after the last event; a stream
         that cannot be read wakes again at this interval
     :raises InvalidName: ``stream`` is not the name of a stream

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
+from airflow_provider_cdc.engine.catalog.log_glances import LogGlances
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
@@ -139,6 +140,10 @@ class CdcConnection:
         return StreamCatalog(
             self.state, storage_options=self.store_options, principal=self.principal
         )
+
+    def log_glances(self) -> LogGlances:
+        """Glances at the logs of the registry and of the sources of its streams."""
+        return LogGlances(self.state, storage_options=self.store_options)
 
     def change_streams(self) -> ChangeStreamCatalog:
         """The change streams of the state folder, read and handed out without a JVM."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+    from airflow_provider_cdc.engine.core.model.stream import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,17 @@ def readiness(
     :raises StreamUnusable: the stream can no longer return an exact change set, and waiting cannot
         help; a table or a folder that cannot be reached counts as missing
     """
-    known = catalog.get_stream(stream)
-    found = catalog.probe_of(known)
-    probed = ProbedStream(known.stream_id, found.offset_version, found.latest_version)
+    return probed_range(catalog, catalog.get_stream(stream), empty=empty)
+
+
+def probed_range(
+    catalog: StreamCatalog, stream: Stream, *, empty: ProbedStream | None = None
+) -> ProbedStream | None:
+    """Return the same as :func:`readiness`, for a stream that was read already.
+
+    :raises StreamAccessDenied: the principal may not read it
+    :raises StreamUnusable: as for :func:`readiness`
+    """
+    found = catalog.probe_of(stream)
+    probed = ProbedStream(stream.stream_id, found.offset_version, found.latest_version)
     return probed if found.may_have_data and probed != empty else None

@@ -24,6 +24,11 @@ _FIXED = re.compile(r"[^:,\s]+:[^:,\s]+:(?!latest\.)[\w.+-]*[\w](?<!-SNAPSHOT)")
 _OF_JARS = "spark.jars"
 
 
+def worker_folder() -> Path:
+    """The folder of what this worker keeps for later jobs, below ``AIRFLOW_HOME``."""
+    return Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "cdc"
+
+
 class ResolvedJars:
     """The jars of jobs with ``packages``, listed in a file below ``AIRFLOW_HOME``.
 
@@ -38,9 +43,8 @@ class ResolvedJars:
     ) -> None:
         settings = {key: value for key, value in conf.items() if key.startswith(_OF_JARS)}
         known_by = json.dumps([packages, repositories, jars, settings, version("pyspark")])
-        home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
         digest = sha256(known_by.encode()).hexdigest()[:16]
-        self.file = home / "cdc" / f"jars-{digest}.json"
+        self.file = worker_folder() / f"jars-{digest}.json"
         self.are_fixed = all(_FIXED.fullmatch(each.strip()) for each in packages.split(","))
 
     def read(self) -> tuple[str, ...]:

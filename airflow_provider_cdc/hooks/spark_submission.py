@@ -24,11 +24,12 @@ from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer, remove_answer
 from airflow_provider_cdc.jobs.model import Answer, Request
 
+from .class_archive import ClassArchive
 from .connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection, is_secret
 from .driver_log import LoggedSubmitHook, log4j_environment
 from .failures import CdcJobFailed
 from .lineage import is_lineage_secret
-from .resolved_jars import ResolvedJars
+from .resolved_jars import ResolvedJars, worker_folder
 from .submission import Submission
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class SparkSubmission(Submission):
         self._environment = (
             {} if self.cluster_mode else log4j_environment(settings, _spark_folder())
         )
+        self._archive: ClassArchive | None = None
         self.spark_hook = self._spark_hook(settings)
         self._check_master(spark)
 
@@ -110,6 +112,8 @@ class SparkSubmission(Submission):
             failure = error
         finally:
             self._close_pipe()
+            if self._archive is not None:
+                self._archive.keep()
         answer = read_answer(state, self.request.request_id, options)
         if answer is None:
             raise CdcJobFailed(
@@ -215,10 +219,19 @@ class SparkSubmission(Submission):
             return settings.packages, settings.jars
         resolved = ResolvedJars(settings.packages, settings.repositories, settings.jars, conf)
         if found := resolved.read():
+            # This is not the first job of this worker.
+            self._use_archive(conf)
             return None, ",".join(found)
         if resolved.are_fixed and resolved.prepare():
             self._environment[entry_point.JARS_FILE_VARIABLE] = str(resolved.file)
         return settings.packages, settings.jars
+
+    def _use_archive(self, conf: Mapping[str, str]) -> None:
+        """Let the driver use an archive of classes, or make it."""
+        spark_home = _spark_folder()
+        if spark_home is not None and not self.cluster_mode:
+            self._archive = ClassArchive(worker_folder(), spark_home, conf)
+            self._environment.update(self._archive.environment())
 
     def _check_master(self, spark: Connection) -> None:
         # The Spark provider reads the connection itself, and assumes YARN if that fails.

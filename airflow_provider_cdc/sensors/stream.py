@@ -34,6 +34,11 @@ class StreamHasDataSensor(WaitingSensor):
     all of them, and refuses those that are not reliable. With ``exact``, the engine on Spark then
     confirms that there is data.
 
+    If deferrable, the triggerer glances several times a second whether the source has a new commit
+    (on an object store every five seconds), and checks then, and every ``poke_interval``. Data ends
+    the sensor in the triggerer. A worker resumes it only for a failure, an exact check, outlets or
+    a callback of success.
+
     A failure ends the wait as ``soft_fail``, ``silent_fail`` and ``never_fail`` define, also if the
     sensor is deferrable. A triggerer that cannot reach a store or the connection always checks
     again.
@@ -123,7 +128,21 @@ class StreamHasDataSensor(WaitingSensor):
             conn_id=self.conn_id,
             poll_interval=self.poke_interval,
             waiting_since=since.isoformat(),
+            ends_task=self._may_end_in_triggerer,
             **known,
+        )
+
+    @property
+    def _may_end_in_triggerer(self) -> bool:
+        """Whether nothing remains to do in a worker when there is data. Airflow does not emit the
+        events of outlets of a task that ends in the triggerer, and does not call its hooks.
+        """
+        return self.do_xcom_push and not (
+            self.exact
+            or self.multiple_outputs
+            or self.outlets
+            or self.on_success_callback
+            or self._post_execute_hook
         )
 
     @property

@@ -32,7 +32,7 @@ class WaitingTrigger(BaseTrigger):
     Only the id of the connection is serialised, never its content.
 
     :param conn_id: a connection of type ``cdc``
-    :param poll_interval: seconds before the first check, and between two checks
+    :param poll_interval: the most seconds before the first check, and between two checks
     :param waiting_since: when the wait began, ISO 8601; the event repeats it
     """
 
@@ -54,8 +54,16 @@ class WaitingTrigger(BaseTrigger):
         :raises CdcError: the returned check raises it if waiting cannot help
         """
 
+    async def rest(self) -> None:
+        """Wait before the next check, for at most ``poll_interval`` seconds."""
+        await asyncio.sleep(self.poll_interval)
+
+    def fired(self, event: dict[str, Any]) -> TriggerEvent:
+        """Return the event of the trigger that has the fields of ``event``."""
+        return TriggerEvent(event)  # type: ignore[no-untyped-call]  # Airflow's own
+
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check every ``poll_interval`` seconds, in a thread, until there is an event.
+        """Check after each :meth:`rest`, in a thread, until there is an event.
 
         If a store or a connection cannot be reached, this is logged. The timeout of the task limits
         the wait.
@@ -63,7 +71,7 @@ class WaitingTrigger(BaseTrigger):
         check = event = None
         while event is None:
             # The task checked just before it deferred, so the first step is to wait.
-            await asyncio.sleep(self.poll_interval)
+            await self.rest()
             try:
                 check = check or self.check_of(await CdcHook.asettings(self.conn_id))
                 found = await in_own_thread(check)
@@ -74,5 +82,4 @@ class WaitingTrigger(BaseTrigger):
                 _log.warning("could not check %s", self.subject, exc_info=True)
                 # The connection may be wrong and corrected later, so it is read again.
                 check = None
-        event = {**event, **self.subject, "waiting_since": self.waiting_since}
-        yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # Airflow's own
+        yield self.fired({**event, **self.subject, "waiting_since": self.waiting_since})

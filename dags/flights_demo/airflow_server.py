@@ -114,6 +114,10 @@ class AirflowServer:
             **self.env,
         }
 
+    def processes(self) -> list[psutil.Process]:
+        """The processes of the parts that run; what they started are their children."""
+        return [psutil.Process(process.pid) for process in self._parts.values()]
+
     def start(self) -> AirflowServer:
         """Create the database if it does not exist, and start all parts.
 

@@ -849,6 +849,7 @@ def test_trigger_serialised_is_pinned():
         after_version=7,
         offset_version=3,
         stream_id="an id",
+        ends_task=True,
     )
 
     path, arguments = trigger.serialize()
@@ -862,6 +863,7 @@ def test_trigger_serialised_is_pinned():
         "after_version": 7,
         "offset_version": 3,
         "stream_id": "an id",
+        "ends_task": True,
     }
     assert StreamHasDataTrigger(**arguments).serialize() == (path, arguments)
 

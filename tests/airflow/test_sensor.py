@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowRescheduleException,
@@ -13,7 +14,9 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
     AirflowTaskTimeout,
     TaskDeferralError,
+    TaskDeferred,
 )
+from airflow.triggers.base import TaskSuccessEvent
 from streams import NOON, add_file, quiet_stream
 from waiting_sensors import ended as run_to_its_end
 
@@ -175,6 +178,91 @@ def test_deferred_sensor_keeps_waiting_while_the_state_folder_is_missing(stream,
     add_file(tmp_path / "s", 1, NOON)
     event = asyncio.run(look_while_it_is_away())
     assert event.payload["status"] == "ready"
+
+
+def deferred_trigger(**fields) -> StreamHasDataTrigger:
+    """The trigger of a sensor that waits for a stream without data."""
+    with pytest.raises(TaskDeferred) as raised:
+        sensor(deferrable=True, poke_interval=3600, **fields).execute({})
+    return raised.value.trigger
+
+
+async def first_event(trigger: StreamHasDataTrigger, after=lambda: None, seconds: float = 0):
+    """The first event of a trigger that runs ``seconds`` before ``after`` is called."""
+    events = trigger.run()
+    first = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(seconds)
+    assert not first.done()
+    after()
+    async with asyncio.timeout(20):
+        return await first
+
+
+def test_deferred_sensor_fires_at_a_commit_between_two_checks(stream, tmp_path):
+    event = asyncio.run(
+        first_event(deferred_trigger(), lambda: add_file(tmp_path / "s", 1, NOON), seconds=1)
+    )
+
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms == {
+        "return_value": {"stream": "s", "offset_version": 0, "latest_version": 1}
+    }
+
+
+def test_deferred_sensor_fires_at_a_commit_before_its_trigger_began(stream, tmp_path):
+    trigger = deferred_trigger()
+    add_file(tmp_path / "s", 1, NOON)
+
+    event = asyncio.run(first_event(trigger))
+
+    assert event.xcoms["return_value"]["latest_version"] == 1
+
+
+def test_deferred_sensor_is_not_woken_by_rearranged_files_but_after_them(stream, tmp_path):
+    async def scenario():
+        events = deferred_trigger().run()
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0.5)
+        add_file(tmp_path / "s", 1, NOON, data_change=False)
+        await asyncio.sleep(1)
+        assert not first.done()
+        add_file(tmp_path / "s", 2, NOON)
+        async with asyncio.timeout(20):
+            return await first
+
+    assert asyncio.run(scenario()).xcoms["return_value"]["latest_version"] == 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"exact": True},
+        {"outlets": [Asset("a")]},
+        {"on_success_callback": print},
+        {"post_execute": print},
+        {"do_xcom_push": False},
+        {"multiple_outputs": True},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_sensor_that_has_work_after_its_wait_is_resumed_by_a_worker(stream, tmp_path, fields):
+    trigger = deferred_trigger(**fields)
+    add_file(tmp_path / "s", 1, NOON)
+
+    event = asyncio.run(first_event(trigger))
+
+    assert not isinstance(event, TaskSuccessEvent)
+    assert event.payload["status"] == "ready"
+
+
+def test_sensor_whose_stream_is_dropped_is_resumed_to_fail(stream, tmp_path):
+    with pytest.raises(TaskDeferred) as raised:
+        sensor(deferrable=True).execute({})
+    StreamCatalog(str(tmp_path / "state"), principal=stream.owner).drop_stream("s")
+
+    event = asyncio.run(first_event(raised.value.trigger))
+
+    assert event.payload["status"] == "failed"
 
 
 def test_sensor_whose_triggerer_fails_is_skipped_only_with_never_fail(stream):

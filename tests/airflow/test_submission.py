@@ -25,6 +25,7 @@ from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.json_text import from_json
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
+from airflow_provider_cdc.hooks.class_archive import OPTIONS_VARIABLE
 from airflow_provider_cdc.hooks.connect_submission import ConnectSubmission
 from airflow_provider_cdc.hooks.connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
 from airflow_provider_cdc.hooks.driver_log import LOG4J_FILE, LOG4J_VARIABLE
@@ -348,6 +349,22 @@ def test_submission_after_the_first_names_the_jars_without_asking_ivy(
     assert entry_point.JARS_FILE_VARIABLE not in second.environment()
     jars[0].unlink()
     assert "--packages" in command_of(submission_of(connection))
+
+
+def test_submission_after_the_first_makes_or_uses_an_archive_of_classes(
+    connection, tmp_path, monkeypatch
+):
+    monkeypatch.delenv(OPTIONS_VARIABLE, raising=False)
+    assert OPTIONS_VARIABLE not in submission_of(connection).environment()
+    jar = tmp_path / "delta-spark.jar"
+    jar.touch()
+    Path(submission_of(connection).environment()[entry_point.JARS_FILE_VARIABLE]).write_text(
+        json.dumps([jar.as_uri()])
+    )
+
+    options = submission_of(connection).environment()[OPTIONS_VARIABLE]
+
+    assert "ArchiveClassesAtExit" in options
 
 
 @pytest.mark.parametrize(

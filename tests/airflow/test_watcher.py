@@ -15,12 +15,14 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from streams import add_file, offset_at, quiet_stream
 
 from airflow_provider_cdc.assets.stream import stream_asset
+from airflow_provider_cdc.engine.catalog.log_glances import LogGlances
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.sources.newest_versions import NewestVersions
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.triggers import threads, watcher
+from airflow_provider_cdc.triggers import glancing, threads, watcher
 from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger
 
 NOW = datetime.now(UTC)
@@ -84,19 +86,27 @@ class Triggerer:
         await self._manager.stop_all()
 
 
-def trigger_on(stream: str, *, repeat_after: timedelta = timedelta(hours=1), **fields):
-    interval = timedelta(seconds=0.02)
-    asset = stream_asset(stream, poll_interval=interval, repeat_after=repeat_after, **fields)
+OFTEN, NEVER = timedelta(seconds=0.02), timedelta(hours=1)
+
+
+def trigger_on(
+    stream: str,
+    *,
+    repeat_after: timedelta = timedelta(hours=1),
+    poll_interval: timedelta = OFTEN,
+    **fields,
+):
+    asset = stream_asset(stream, poll_interval=poll_interval, repeat_after=repeat_after, **fields)
     return asset.watchers[0].trigger
 
 
 @asynccontextmanager
-async def triggerer(store: Store, *streams: str):
+async def triggerer(store: Store, *streams: str, **fields):
     """A triggerer that watches ``streams`` from its start."""
     running = Triggerer(store)
     try:
         for stream in streams:
-            running.watch(stream)
+            running.watch(stream, **fields)
         yield running
     finally:
         await running.stop()
@@ -493,6 +503,167 @@ def test_probes_that_hang_delay_no_probe_of_other_connections(
     assert asyncio.run(scenario()) == ["healthy"]
     # A stream is not checked again while an earlier check of it runs.
     assert sorted(begun) == sorted(names)
+
+
+def probed(monkeypatch) -> list[str]:
+    """The streams that are probed from now on."""
+    found, look_at = [], StreamCatalog.probe_of
+
+    def look(catalog, stream):
+        found.append(stream.name)
+        return look_at(catalog, stream)
+
+    monkeypatch.setattr(StreamCatalog, "probe_of", look)
+    return found
+
+
+async def until_probed(found: list[str], count: int) -> None:
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            await asyncio.sleep(0.01)
+
+
+def test_commit_between_two_polls_wakes_at_once_and_probes_no_other(folder, monkeypatch):
+    found = probed(monkeypatch)
+
+    async def scenario():
+        async with triggerer(Store(), "s", "witness", poll_interval=NEVER) as running:
+            await until_probed(found, 2)
+            add_file(folder / "s", 1, NOW)
+            await running.wait(1)
+            add_file(folder / "s", 2, NOW)
+            return await running.wait(2)
+
+    events = asyncio.run(scenario())
+    assert [(event["stream"], event["data_version"]) for event in events] == [("s", 1), ("s", 2)]
+    assert found.count("witness") == 1
+
+
+def test_commit_during_a_poll_wakes_although_no_poll_follows(folder, monkeypatch):
+    # The commit comes after the look and after the probe of the same poll.
+    look_at, committed = StreamCatalog.probe_of, []
+
+    def look(catalog, stream):
+        answer = look_at(catalog, stream)
+        if not committed:
+            committed.append(stream.name)
+            add_file(folder / "s", 1, NOW)
+        return answer
+
+    monkeypatch.setattr(StreamCatalog, "probe_of", look)
+
+    async def scenario():
+        async with triggerer(Store(), "s", poll_interval=NEVER) as running:
+            return await running.wait(1)
+
+    (event,) = asyncio.run(scenario())
+    assert event["data_version"] == 1
+
+
+def test_stream_that_is_created_between_two_polls_wakes(folder, monkeypatch):
+    found = probed(monkeypatch)
+
+    async def scenario():
+        async with triggerer(Store(), "late", "witness", poll_interval=NEVER) as running:
+            await until_probed(found, 1)
+            add_stream(folder, "late")
+            add_file(folder / "late", 1, NOW)
+            return await running.wait(1)
+
+    assert [event["stream"] for event in asyncio.run(scenario())] == ["late"]
+
+
+def test_data_left_by_a_batch_between_two_polls_wakes_again(folder):
+    add_file(folder / "s", 1, NOW)
+    add_file(folder / "s", 2, NOW)
+
+    async def scenario():
+        async with triggerer(Store(), "s", poll_interval=NEVER) as running:
+            await running.wait(1)
+            consume(folder, through=1)
+            return await running.wait(2)
+
+    assert [event["offset_version"] for event in asyncio.run(scenario())] == [0, 1]
+
+
+def test_glances_that_fail_delay_a_wake_only_until_they_succeed(folder, monkeypatch):
+    found, look_at, failures = probed(monkeypatch), LogGlances.glance, [OSError("away")] * 3
+
+    def glance(glances, streams):
+        if failures:
+            raise failures.pop()
+        return look_at(glances, streams)
+
+    monkeypatch.setattr(LogGlances, "glance", glance)
+
+    async def scenario():
+        async with triggerer(Store(), "s", poll_interval=NEVER) as running:
+            await until_probed(found, 1)
+            add_file(folder / "s", 1, NOW)
+            return await running.wait(1)
+
+    assert [event["stream"] for event in asyncio.run(scenario())] == ["s"]
+    assert not failures
+
+
+def test_glance_that_hangs_stops_no_poll(folder, monkeypatch):
+    monkeypatch.setattr(glancing, "_PATIENCE_SECONDS", 0.05)
+    hanging = Event()
+    monkeypatch.setattr(LogGlances, "sources", lambda glances, streams: hanging.wait(20))
+
+    async def scenario():
+        async with triggerer(Store(), "s", poll_interval=timedelta(seconds=0.5)) as running:
+            await asyncio.sleep(0.2)
+            add_file(folder / "s", 1, NOW)
+            await running.wait(1)
+            add_file(folder / "s", 2, NOW)
+            events = await running.wait(2)
+            assert not hanging.is_set()
+            hanging.set()
+            return events
+
+    assert [event["data_version"] for event in asyncio.run(scenario())] == [1, 2]
+
+
+def test_source_that_cannot_be_reached_delays_no_wake_of_another(folder, monkeypatch):
+    found, newest = probed(monkeypatch), NewestVersions.of_stream
+
+    def unreliable(versions, stream):
+        if stream.name == "witness":
+            raise OSError("the store is away")
+        return newest(versions, stream)
+
+    monkeypatch.setattr(NewestVersions, "of_stream", unreliable)
+
+    async def scenario():
+        async with triggerer(Store(), "s", "witness", poll_interval=NEVER) as running:
+            await until_probed(found, 2)
+            add_file(folder / "s", 1, NOW)
+            return await running.wait(1)
+
+    assert [event["stream"] for event in asyncio.run(scenario())] == ["s"]
+
+
+def test_probe_that_failed_is_repeated_when_any_log_grows(folder, monkeypatch):
+    add_file(folder / "s", 1, NOW)
+    look_at, failures = StreamCatalog.probe_of, [OSError("the store is away")]
+
+    def look(catalog, stream):
+        if stream.name == "s" and failures:
+            raise failures.pop()
+        return look_at(catalog, stream)
+
+    monkeypatch.setattr(StreamCatalog, "probe_of", look)
+
+    async def scenario():
+        async with triggerer(Store(), "s", "witness", poll_interval=NEVER) as running:
+            async with asyncio.timeout(20):
+                while failures:
+                    await asyncio.sleep(0.01)
+            add_file(folder / "witness", 1, NOW)
+            return await running.wait(2)
+
+    assert {event["stream"] for event in asyncio.run(scenario())} == {"s", "witness"}
 
 
 def test_watcher_without_a_shared_poll_fires_too(folder):

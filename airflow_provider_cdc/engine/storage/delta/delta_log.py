@@ -148,6 +148,10 @@ class DeltaLog:
         """One commit; raises :class:`LogIncomplete` if it is missing."""
         return parse_commit(version, self._content(version))
 
+    def has_commit(self, version: int) -> bool:
+        """Whether the log holds the commit of a version, by one small request."""
+        return self._files.exists(join(self._folder, _commit_name(version)))
+
     def fingerprint(self, version: int) -> str:
         """The fingerprint of one commit, without parsing it; raises :class:`LogIncomplete` if it is
         missing.

@@ -132,8 +132,15 @@ class Files:
 
     def exists(self, uri: str) -> bool:
         """Whether there is a file or folder."""
+        if uri.startswith("/"):
+            # fsspec's overhead takes longer than the answer of the disk.
+            return os.path.lexists(uri)
         filesystem, path = self._open(uri)
         return bool(filesystem.exists(path))
+
+    def is_local(self, uri: str) -> bool:
+        """Whether a file is on a disk of this machine, or is mounted like one."""
+        return isinstance(self._open(uri)[0], LocalFileSystem)
 
     def sizes(self, uris: Iterable[str]) -> dict[str, int | None]:
         """The sizes of files in bytes, several read at once; ``None`` if there is no such file."""
