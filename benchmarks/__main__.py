@@ -24,9 +24,12 @@ from . import (
     fixed_cost,
     flights,
     history,
+    many_streams,
     partition_lists,
     report,
     results,
+    scale_logs,
+    scale_registry,
     session,
     upserts,
     wide,
@@ -59,6 +62,11 @@ class Part(StrEnum):
     FEED = "feed"
     ARCHIVES = "archives"
     CHANGE_STREAMS = "change_streams"
+    SCALE = "scale"
+
+
+# Parts of which some workloads can be left out.
+LEFT_OUT = (Part.CHANGES, Part.FEED, Part.CHANGE_STREAMS, Part.SCALE)
 
 
 def main(
@@ -100,7 +108,7 @@ def main(
                     yield "whole", partial(consumption.whole, spark, workshop, rows, patience)
                 case Part.WRITES:
                     yield "all", partial(writes.measure, spark, workshop, rows, patience)
-                case Part.UPSERTS | Part.HISTORY:
+                case Part.UPSERTS | Part.HISTORY | Part.SCALE:
                     yield from _sizes(which, spark, workshop, rows, patience)
                 case Part.WIDE:
                     yield from wide.pieces(spark, workshop, patience)
@@ -127,8 +135,7 @@ def main(
             run = _kept(out, which, size, patience, reader, resume=resume)
             measured = {each.name for each in run.pieces}
             for piece, measure in pieces(which):
-                may_be_left_out = which in (Part.CHANGES, Part.FEED, Part.CHANGE_STREAMS)
-                if piece not in measured and (not may_be_left_out or only in piece):
+                if piece not in measured and (which not in LEFT_OUT or only in piece):
                     _keep(run, results.piece(piece), measure(), out)
         spark.stop()
     report.write(out, page or (PAGE if out == RESULTS else out / "benchmarks.md"))
@@ -137,7 +144,12 @@ def main(
 def _sizes(
     part: Part, spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
 ) -> Iterator[Piece]:
-    """The pieces that apply changes to tables of one size, and of growing sizes."""
+    """The pieces of parts that measure growing sizes."""
+    if part is Part.SCALE:
+        yield "streams", partial(many_streams.measure, spark, workshop, patience)
+        yield "registry", partial(scale_registry.measure, spark, workshop, patience)
+        yield "logs", partial(scale_logs.measure, spark, workshop, patience)
+        return
     module = upserts if part is Part.UPSERTS else history
     yield "one size", partial(module.one_size, spark, workshop, rows, patience)
     yield "growth", partial(module.growth, spark, workshop, rows, patience)

@@ -1,0 +1,136 @@
+"""Many small streams: consumed by one Spark job, and by a job for each."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.jobs import entry_point
+from airflow_provider_cdc.jobs.answers import read_answer
+from airflow_provider_cdc.jobs.model import Answer, ConsumeStream, ConsumeStreams, Request, Task
+from airflow_provider_cdc.jobs.requests import request_place, write_request
+
+from .fixed_cost import submit
+from .results import Row
+from .tables import ROW_TRACKING, Workshop, create_table
+from .timing import Patience, Timing
+
+STREAMS = (10, 30, 100)
+FEW_STREAMS = (2, 4)
+SEPARATE = 5
+ROWS = 1_000
+AT_ONCE = (1, 2, 4, 8)
+ONE_JOB = "consume a change of each stream in one job, 4 at once"
+BY_PARALLELISM = f"consume a change of each of {STREAMS[-1]} streams in one job"
+SEPARATELY = f"consume a change of each of {SEPARATE} streams, a job for each"
+PER_STREAM = "a stream, on average"
+
+
+def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
+    """Jobs by spark-submit: of growing numbers of streams, with several at once, and one by one."""
+    counts = STREAMS if patience.is_thorough else FEW_STREAMS
+    root = workshop.new_folder()
+    _make(spark, root, counts[-1])
+    for count in counts:
+        seconds = _timed(root, [_together(count, 4)])
+        yield Row(ONE_JOB, f"{count:,} streams", Timing((seconds,)))
+    for at_once in AT_ONCE if patience.is_thorough else AT_ONCE[:1]:
+        seconds = _timed(root, [_together(counts[-1], at_once)])
+        yield Row(BY_PARALLELISM, f"{at_once} at once", Timing((seconds,)))
+    few = min(SEPARATE, counts[-1])
+    seconds = _timed(root, [_consume(number) for number in range(few)])
+    yield Row(SEPARATELY, PER_STREAM, Timing((round(seconds / few, 4),)))
+    shutil.rmtree(root)
+
+
+def _make(spark: SparkSession, root: Path, count: int) -> None:
+    """Make streams with one change each. All tables are copies of one, with ids of their own."""
+    live, columns = root / "live", "id BIGINT, n BIGINT"
+    source = create_table(spark, root / "source", columns, {ROW_TRACKING: True})
+    create_table(spark, root / "target", columns, {})
+    spark.sql(f"INSERT INTO {source} SELECT id, id FROM range(0, {ROWS}, 1, 1)")
+    engine = Engine(spark, str(live / "state"))
+    for number in range(count):
+        _copy(root / "source", live / f"s{number}")
+        _copy(root / "target", live / f"t{number}")
+        engine.create_stream(f"s{number}", on_table=str(live / f"s{number}"))
+    spark.sql(f"UPDATE {source} SET n = -1 WHERE id = 7")
+    for number in range(count):
+        shutil.copytree(root / "source", live / f"s{number}", dirs_exist_ok=True, ignore=_log)
+        newest = max((root / "source/_delta_log").glob("*.json"))
+        shutil.copy(newest, live / f"s{number}/_delta_log")
+    live.rename(root / "template")
+
+
+def _log(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == "_delta_log"]
+
+
+def _copy(table: Path, place: Path) -> None:
+    shutil.copytree(table, place)
+    first = place / f"_delta_log/{0:020d}.json"
+    text = first.read_text(encoding="utf-8")
+    begin = text.index('"metaData":{"id":"') + len('"metaData":{"id":"')
+    first.write_text(text[:begin] + str(uuid.uuid4()) + text[text.index('"', begin) :])
+    for checksum in place.glob("_delta_log/*.crc"):
+        checksum.unlink()
+
+
+def _consume(number: int) -> ConsumeStream:
+    """A consumption whose tables are in the folder that each job starts with."""
+    statement = f"INSERT INTO delta.`{{live}}/t{number}` SELECT id, n FROM s{number}"
+    return ConsumeStream((statement,), f"benchmark/s{number}", streams=(f"s{number}",))
+
+
+def _together(count: int, at_once: int) -> ConsumeStreams:
+    return ConsumeStreams(tuple(map(_consume, range(count))), at_once)
+
+
+def _timed(root: Path, tasks: Sequence[ConsumeStream | ConsumeStreams]) -> float:
+    """The seconds of ``tasks``, one job after the other, from streams that have a change each."""
+    live = root / "live"
+    shutil.rmtree(live, ignore_errors=True)
+    shutil.copytree(root / "template", live)
+    placed = [_placed(task, live) for task in tasks]
+    begun = time.perf_counter()
+    for task in placed:
+        _run(task, live)
+    return round(time.perf_counter() - begun, 4)
+
+
+def _placed(task: ConsumeStream | ConsumeStreams, live: Path) -> Task:
+    if isinstance(task, ConsumeStreams):
+        each = (_placed_one(one, live) for one in task.consumptions)
+        return ConsumeStreams(tuple(each), task.parallelism)
+    return _placed_one(task, live)
+
+
+def _placed_one(task: ConsumeStream, live: Path) -> ConsumeStream:
+    texts = tuple(text.format(live=live) for text in task.statements)
+    return ConsumeStream(texts, task.consumer, streams=task.streams)
+
+
+def _run(task: Task, live: Path) -> None:
+    request = Request(uuid.uuid4().hex, str(live / "state"), task)
+    write_request(request)
+    submit(entry_point.__file__, entry_point.REQUEST_FILE, request_place(request))
+    _check(task, read_answer(request.state, request.request_id))
+
+
+def _check(task: Task, answer: Answer | None) -> None:
+    if answer is None or answer.error is not None:
+        raise AssertionError(f"the job answered {answer}")
+    if isinstance(task, ConsumeStreams):
+        outcomes = [each.outcome for each in answer.consumptions]
+        expected = len(task.consumptions)
+    else:
+        outcomes, expected = [answer.outcome], 1
+    done = [each for each in outcomes if each and each.streams[0].rows["updated"] == 1]
+    if len(done) != expected:
+        raise AssertionError(f"{len(done)} of {expected} streams were consumed: {answer}")
