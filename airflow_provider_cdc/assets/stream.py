@@ -70,10 +70,10 @@ def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) 
     """Return the consumptions of a stream as an asset. A DAG that is scheduled on it runs after
     each consumption.
 
-    ``ConsumeStream`` and ``RecoverStream`` emit its events. The extra of an event describes the
-    consumption: ``consumption_id``, ``consumer``, ``after_version`` (exclusive),
-    ``through_version`` (inclusive), ``through_timestamp`` (when that version was committed, ISO
-    8601) and ``rows``.
+    ``ConsumeStream``, ``ConsumeStreams`` and ``RecoverStream`` emit its events. The extra of an
+    event describes the consumption: ``consumption_id``, ``consumer``, ``after_version``
+    (exclusive), ``through_version`` (inclusive), ``through_timestamp`` (when that version was
+    committed, ISO 8601) and ``rows``.
 
     :raises InvalidName: ``stream`` is not the name of a stream
     :raises InvalidRequest: an argument is not text
