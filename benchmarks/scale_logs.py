@@ -46,8 +46,8 @@ FEW_COMMITS = 100
 # In each commit; every tenth commit removes as many files of the commit before it.
 FILES = 10
 ROWS = 1_000
-BEHIND = (1, 100, 10_000, 100_000)
-FEW_BEHIND = (1, 50)
+LAGS = (1, 100, 10_000, 100_000)
+FEW_LAGS = (1, 50)
 WORDS = {
     "offset": "read the newest offset, for a new stream",
     "probe": "check whether a stream has data",
@@ -66,14 +66,14 @@ def of(what: str) -> str:
 
 
 def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
-    """Questions about one long log, for streams that are further and further behind."""
+    """Questions about one long log, for streams that lag more and more commits."""
     commits = COMMITS if patience.is_thorough else FEW_COMMITS
-    behind = BEHIND if patience.is_thorough else FEW_BEHIND
+    lags = LAGS if patience.is_thorough else FEW_LAGS
     root = workshop.new_folder()
-    _make(spark, root, commits, behind)
+    _make(spark, root, commits, lags)
     yield Row(f"log: {BASE}, {PEAK}", "0 commits", None, _asked(root, "nothing", 0)["peak_bytes"])
     for what in WORDS:
-        for count in behind[-1:] if what == "offset" else behind:
+        for count in lags[-1:] if what == "offset" else lags:
             yield from _rows(root, what, count)
     shutil.rmtree(root)
 
@@ -86,16 +86,16 @@ def _rows(root: Path, what: str, count: int) -> Iterator[Row]:
 
 
 def _asked(root: Path, what: str, count: int) -> dict[str, Any]:
-    request = {"root": str(root), "what": what, "behind": count}
+    request = {"root": str(root), "what": what, "lag": count}
     found: dict[str, Any] = json.loads(
         processes.answer(sys.executable, "benchmarks.scale_logs", request)
     )
     return found
 
 
-def _make(spark: SparkSession, root: Path, commits: int, behind: Sequence[int]) -> None:
-    """Make a table with that many commits, a checkpoint of the newest one, and streams that are so
-    many commits ``behind``.
+def _make(spark: SparkSession, root: Path, commits: int, lags: Sequence[int]) -> None:
+    """Make a table with that many commits, a checkpoint of the newest one, and a stream for each
+    number of commits that it lags.
     """
     table = create_table(spark, root / "t", "id BIGINT, n BIGINT", {ROW_TRACKING: True})
     engine = Engine(spark, str(root / "state"))
@@ -113,7 +113,7 @@ def _make(spark: SparkSession, root: Path, commits: int, behind: Sequence[int]) 
     _asked(root, "checkpoint", newest)
     registry, read = Registry(str(root / "state")), DeltaLog(str(root / "t"), Files())
     made = []
-    for count in behind:
+    for count in lags:
         commit = read.commit(newest - count)
         offset = replace(
             template.offset,
@@ -165,7 +165,7 @@ def _path(version: int, file: int) -> str:
     return f"part-{file:05d}-{uuid.UUID(int=version)}-c000.snappy.parquet"
 
 
-def _work(root: Path, what: str, behind: int) -> Callable[[], object]:
+def _work(root: Path, what: str, lag: int) -> Callable[[], object]:
     files, location = Files(), str(root / "t")
     sources, catalog = SourceLog(files), StreamCatalog(str(root / "state"))
     match what:
@@ -174,11 +174,11 @@ def _work(root: Path, what: str, behind: int) -> Callable[[], object]:
         case "offset":
             return lambda: sources.newest_offset(location)
         case "probe":
-            return lambda: catalog.probe_stream(f"s{behind}")
+            return lambda: catalog.probe_stream(f"s{lag}")
         case "plan":
-            return lambda: _plan(catalog.get_stream(f"s{behind}"))
+            return lambda: _plan(catalog.get_stream(f"s{lag}"))
         case "exists":
-            span = sources.range(catalog.get_stream(f"s{behind}"))
+            span = sources.range(catalog.get_stream(f"s{lag}"))
             source = RangeFiles(location, files)
             listed = source.listed(plan_difference(span.commits, [_layout(span)]).net)
             return lambda: source.missing([each.file for each in listed])
@@ -203,7 +203,7 @@ def _plan(stream: Stream) -> None:
 def main() -> None:
     """Measure what the request in the first argument names."""
     request = json.loads(sys.argv[1])
-    work = _work(Path(request["root"]), request["what"], request["behind"])
+    work = _work(Path(request["root"]), request["what"], request["lag"])
     seconds: list[float] = []
     while len(seconds) < ROUNDS and sum(seconds) < LONG_SECONDS:
         begun = time.perf_counter()

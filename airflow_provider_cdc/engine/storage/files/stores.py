@@ -28,6 +28,7 @@ from .store_options import fsspec_options
 # Hadoop's schemes for stores that fsspec knows under another name.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
 
+_LOCAL = ("/", "file:")
 _ENCODED = ("Zs", "Zl", "Zp", "Cc")
 
 _Found = TypeVar("_Found")
@@ -262,8 +263,11 @@ class Files:
             return False
 
     def _size(self, uri: str) -> int | None:
-        filesystem, path = self._open(uri)
         try:
+            if uri.startswith(_LOCAL):
+                # There may be a million files, and fsspec's overhead for each takes longer.
+                return os.stat(LocalFileSystem._strip_protocol(uri)).st_size
+            filesystem, path = self._open(uri)
             return int(filesystem.info(path)["size"])
         except FileNotFoundError:
             return None
