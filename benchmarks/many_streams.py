@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import time
 import uuid
@@ -27,7 +28,9 @@ SEPARATE = 5
 ROWS = 1_000
 AT_ONCE = (1, 2, 4, 8)
 ONE_JOB = "consume a change of each stream in one job, 4 at once"
-BY_PARALLELISM = f"consume a change of each of {STREAMS[-1]} streams in one job"
+OF_PARALLELISM = STREAMS[1]
+BY_PARALLELISM = f"consume a change of each of {OF_PARALLELISM} streams in one job"
+PROCESSOR = "processor time"
 SEPARATELY = f"consume a change of each of {SEPARATE} streams, a job for each"
 PER_STREAM = "a stream, on average"
 
@@ -38,15 +41,22 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
     root = workshop.new_folder()
     _make(spark, root, counts[-1])
     for count in counts:
-        seconds = _timed(root, [_together(count, 4)])
-        yield Row(ONE_JOB, f"{count:,} streams", Timing((seconds,)))
+        yield from _rows(ONE_JOB, f"{count:,} streams", root, [_together(count, 4)])
+    some = min(OF_PARALLELISM, counts[-1])
     for at_once in AT_ONCE if patience.is_thorough else AT_ONCE[:1]:
-        seconds = _timed(root, [_together(counts[-1], at_once)])
-        yield Row(BY_PARALLELISM, f"{at_once} at once", Timing((seconds,)))
+        yield from _rows(BY_PARALLELISM, f"{at_once} at once", root, [_together(some, at_once)])
     few = min(SEPARATE, counts[-1])
-    seconds = _timed(root, [_consume(number) for number in range(few)])
-    yield Row(SEPARATELY, PER_STREAM, Timing((round(seconds / few, 4),)))
+    yield from _rows(SEPARATELY, PER_STREAM, root, [_consume(number) for number in range(few)])
     shutil.rmtree(root)
+
+
+def _rows(
+    workload: str, way: str, root: Path, tasks: Sequence[ConsumeStream | ConsumeStreams]
+) -> Iterator[Row]:
+    """The seconds and the processor time of a job. Of several jobs, the mean."""
+    seconds, processor = _timed(root, tasks)
+    yield Row(workload, way, Timing((round(seconds / len(tasks), 4),)))
+    yield Row(f"{workload}, {PROCESSOR}", way, Timing((round(processor / len(tasks), 4),)))
 
 
 def _make(spark: SparkSession, root: Path, count: int) -> None:
@@ -92,16 +102,24 @@ def _together(count: int, at_once: int) -> ConsumeStreams:
     return ConsumeStreams(tuple(map(_consume, range(count))), at_once)
 
 
-def _timed(root: Path, tasks: Sequence[ConsumeStream | ConsumeStreams]) -> float:
-    """The seconds of ``tasks``, one job after the other, from streams that have a change each."""
+def _timed(root: Path, tasks: Sequence[ConsumeStream | ConsumeStreams]) -> tuple[float, float]:
+    """The seconds of ``tasks``, one job after the other, from streams that have a change each, and
+    the processor time of their processes.
+    """
     live = root / "live"
     shutil.rmtree(live, ignore_errors=True)
     shutil.copytree(root / "template", live)
     placed = [_placed(task, live) for task in tasks]
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), _processor_seconds()
     for task in placed:
         _run(task, live)
-    return round(time.perf_counter() - begun, 4)
+    return time.perf_counter() - begun, _processor_seconds() - before
+
+
+def _processor_seconds() -> float:
+    """What the processes have taken that this one has started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _placed(task: ConsumeStream | ConsumeStreams, live: Path) -> Task:
