@@ -146,7 +146,9 @@ def _sizes(
 ) -> Iterator[Piece]:
     """The pieces of parts that measure growing sizes."""
     if part is Part.SCALE:
-        yield "streams", partial(many_streams.measure, spark, workshop, patience)
+        yield "together", partial(many_streams.together, spark, workshop, patience)
+        yield "at once", partial(many_streams.at_once, spark, workshop, patience)
+        yield "separately", partial(many_streams.separately, spark, workshop, patience)
         yield "registry", partial(scale_registry.measure, spark, workshop, patience)
         yield "logs", partial(scale_logs.measure, spark, workshop, patience)
         return

@@ -35,18 +35,29 @@ SEPARATELY = f"consume a change of each of {SEPARATE} streams, a job for each"
 PER_STREAM = "a stream, on average"
 
 
-def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
-    """Jobs by spark-submit: of growing numbers of streams, with several at once, and one by one."""
+def together(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
+    """One job by spark-submit, of growing numbers of streams."""
     counts = STREAMS if patience.is_thorough else FEW_STREAMS
-    root = workshop.new_folder()
-    _make(spark, root, counts[-1])
+    root = _made(spark, workshop, counts[-1])
     for count in counts:
         yield from _rows(ONE_JOB, f"{count:,} streams", root, [_together(count, 4)])
-    some = min(OF_PARALLELISM, counts[-1])
-    for at_once in AT_ONCE if patience.is_thorough else AT_ONCE[:1]:
-        yield from _rows(BY_PARALLELISM, f"{at_once} at once", root, [_together(some, at_once)])
-    few = min(SEPARATE, counts[-1])
-    yield from _rows(SEPARATELY, PER_STREAM, root, [_consume(number) for number in range(few)])
+    shutil.rmtree(root)
+
+
+def at_once(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
+    """One job of some streams, with more and more of them at once."""
+    count = OF_PARALLELISM if patience.is_thorough else FEW_STREAMS[0]
+    root = _made(spark, workshop, count)
+    for number in AT_ONCE if patience.is_thorough else AT_ONCE[:1]:
+        yield from _rows(BY_PARALLELISM, f"{number} at once", root, [_together(count, number)])
+    shutil.rmtree(root)
+
+
+def separately(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
+    """A job by spark-submit for each of a few streams."""
+    count = SEPARATE if patience.is_thorough else 1
+    root = _made(spark, workshop, count)
+    yield from _rows(SEPARATELY, PER_STREAM, root, [_consume(number) for number in range(count)])
     shutil.rmtree(root)
 
 
@@ -59,8 +70,11 @@ def _rows(
     yield Row(f"{workload}, {PROCESSOR}", way, Timing((round(processor / len(tasks), 4),)))
 
 
-def _make(spark: SparkSession, root: Path, count: int) -> None:
-    """Make streams with one change each. All tables are copies of one, with ids of their own."""
+def _made(spark: SparkSession, workshop: Workshop, count: int) -> Path:
+    """The folder of streams with one change each. All tables are copies of one, with ids of their
+    own.
+    """
+    root = workshop.new_folder()
     live, columns = root / "live", "id BIGINT, n BIGINT"
     source = create_table(spark, root / "source", columns, {ROW_TRACKING: True})
     create_table(spark, root / "target", columns, {})
@@ -76,6 +90,7 @@ def _make(spark: SparkSession, root: Path, count: int) -> None:
         newest = max((root / "source/_delta_log").glob("*.json"))
         shutil.copy(newest, live / f"s{number}/_delta_log")
     live.rename(root / "template")
+    return root
 
 
 def _log(folder: str, names: list[str]) -> list[str]:

@@ -36,23 +36,21 @@ _REQUEST_ID_CHARACTERS = 32
 class ConsumeStreams(ConsumingOperator):
     """Run many consumptions in one Spark job, each exactly once and on its own.
 
-    Each consumption is what one :class:`~.stream.ConsumeStream` would do: it begins, commits and
-    fails by itself. The job runs ``parallelism`` of them at once, each on a session of its own. A
-    failure stops none of the others. When all have ended, the task fails if one failed, and names
-    those that did. A retry runs only what is left: an earlier attempt of the same run may have
-    consumed the rest.
+    Each consumption is what one ``ConsumeStream`` would do: it begins, commits and fails by itself.
+    The job runs ``parallelism`` of them at once, each on a session of its own. A failure stops none
+    of the others. When all have ended, the task fails if one failed, and names those that did. A
+    retry runs only what is left: an earlier attempt of the same run may have consumed the rest.
 
     A consumption whose streams have no data does not run. If none has data, no Spark job is
     started. Consumptions whose statements write to the same table run one after the other.
 
     Returns (XCom) ``consumptions``: for each one ``consumer``, ``streams``, and its ``outcome`` as
-    :class:`~.stream.ConsumeStream` returns it, or ``None`` if its streams had no data.
+    ``ConsumeStream`` returns it, or ``None`` if its streams had no data.
 
     :param consumptions: a mapping for each consumption, with the arguments ``stream``, ``sql`` or
-        ``apply``, ``consumer``, ``max_commits`` and ``max_bytes`` of
-        :class:`~.stream.ConsumeStream` (templated; ``.sql`` files). No two of them read the same
-        stream. The consumer is by default that of the task, followed by the names of the streams:
-        so the order of the list may change
+        ``apply``, ``consumer``, ``max_commits`` and ``max_bytes`` of ``ConsumeStream`` (templated;
+        ``.sql`` files). No two of them read the same stream. The consumer is by default that of the
+        task, followed by the names of the streams: so the order of the list may change
     :param parallelism: how many consumptions run at once, 1 or more (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
@@ -119,7 +117,8 @@ class ConsumeStreams(ConsumingOperator):
         found, reads = {}, {}
         for task in tasks:
             try:
-                reads[task.consumer] = streams_read(task, registered, catalog)
+                read = streams_read(task, registered, catalog)
+                reads[task.consumer] = tuple(dict.fromkeys(read))
             except CdcError as error:
                 failure = JobError(error.kind, str(error), error.retryable)
                 found[task.consumer] = _result_of(task, error=failure)
