@@ -45,7 +45,8 @@ the order of the records, which the other reads on this page do not have to. Wha
 repeated nine times after a round that does not count.
 
 Each figure of the part on scale is that of a fresh process, first round included; each job is a
-spark-submit of its own, and is measured once.
+spark-submit of its own, and is measured once. The machine did other work meanwhile, so where the
+processor time of the processes is given, the goals are judged by that.
 
 The number of rows of each kind that a way finds is compared with the number that it must find.
 Two ways are exempt: the scan floor, which reads every column of every touched file once and nets
