@@ -45,6 +45,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules(
                 f"{package}.operators.stream",
+                f"{package}.operators.consumptions",
                 f"{package}.operators.change_tracking",
                 f"{package}.operators.archives",
                 f"{package}.operators.history",

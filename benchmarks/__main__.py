@@ -25,9 +25,12 @@ from . import (
     flights,
     freshness,
     history,
+    many_streams,
     partition_lists,
     report,
     results,
+    scale_logs,
+    scale_registry,
     session,
     upserts,
     wide,
@@ -61,10 +64,11 @@ class Part(StrEnum):
     ARCHIVES = "archives"
     CHANGE_STREAMS = "change_streams"
     FRESHNESS = "freshness"
+    SCALE = "scale"
 
 
 # Parts whose pieces can be measured alone.
-_DIVISIBLE = (Part.CHANGES, Part.FEED, Part.CHANGE_STREAMS, Part.FRESHNESS)
+_DIVISIBLE = (Part.CHANGES, Part.FEED, Part.CHANGE_STREAMS, Part.FRESHNESS, Part.SCALE)
 
 
 def main(
@@ -109,7 +113,7 @@ def main(
                     yield "whole", partial(consumption.whole, spark, workshop, rows, patience)
                 case Part.WRITES:
                     yield "all", partial(writes.measure, spark, workshop, rows, patience)
-                case Part.UPSERTS | Part.HISTORY:
+                case Part.UPSERTS | Part.HISTORY | Part.SCALE:
                     yield from _sizes(which, spark, workshop, rows, patience)
                 case Part.WIDE:
                     yield from wide.pieces(spark, workshop, patience)
@@ -149,7 +153,14 @@ def main(
 def _sizes(
     part: Part, spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
 ) -> Iterator[Piece]:
-    """The pieces that apply changes to tables of one size, and of growing sizes."""
+    """The pieces of parts that measure growing sizes."""
+    if part is Part.SCALE:
+        yield "together", partial(many_streams.together, spark, workshop, patience)
+        yield "at once", partial(many_streams.at_once, spark, workshop, patience)
+        yield "separately", partial(many_streams.separately, spark, workshop, patience)
+        yield "registry", partial(scale_registry.measure, spark, workshop, patience)
+        yield "logs", partial(scale_logs.measure, spark, workshop, patience)
+        return
     module = upserts if part is Part.UPSERTS else history
     yield "one size", partial(module.one_size, spark, workshop, rows, patience)
     yield "growth", partial(module.growth, spark, workshop, rows, patience)

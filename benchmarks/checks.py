@@ -142,15 +142,15 @@ def _folding(root: Path, group: str, patience: Patience) -> Iterator[Row]:
 
 
 def _fold(state: str) -> dict[str, float]:
-    before = _memory("VmRSS")
+    before = memory("VmRSS")
     begun = time.perf_counter()
     span = SourceLog(Files()).range(StreamCatalog(state).get_stream("s"))
     plan_difference(span.commits, [Layout.of(span.end.metadata)])
     seconds = time.perf_counter() - begun
-    return {"seconds": seconds, "peak_bytes": _memory("VmHWM") - before}
+    return {"seconds": seconds, "peak_bytes": memory("VmHWM") - before}
 
 
-def _memory(kind: str) -> int:
+def memory(kind: str) -> int:
     """Bytes of this process: ``VmRSS`` now, ``VmHWM`` at its peak."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))

@@ -123,14 +123,15 @@ def _submitted(spark: SparkSession, root: Path, patience: Patience) -> Iterator[
     """What one statement costs with the start of its driver."""
     ledger = Ledger(spark, root)
     ways = {
-        OF_SOURCE: partial(_submit, bare_statement.__file__, ledger.of_source),
+        OF_SOURCE: partial(submit, bare_statement.__file__, ledger.of_source),
         CONSUME: partial(_submit_consumption, ledger),
     }
     for way, work in ways.items():
         yield Row(SUBMITTED, way, timed(spark, work, patience, prepare=ledger.advance_stream))
 
 
-def _submit(application: str | None, *arguments: str) -> None:
+def submit(application: str | None, *arguments: str) -> None:
+    """Run an application by spark-submit, and wait for its end."""
     settings = session.SHARED | session.DELTA | {"spark.jars.packages": session.delta_package()}
     conf = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
     command = [str(session.SPARK_SUBMIT), "--master", "local[*]", *conf, str(application)]
@@ -148,7 +149,7 @@ def _submit(application: str | None, *arguments: str) -> None:
 def _submit_consumption(ledger: Ledger) -> None:
     consume = ConsumeStream((ledger.of_stream,), CONSUMER)
     request = Request(uuid.uuid4().hex, ledger.state, consume)
-    _submit(entry_point.__file__, "--request", to_json(request))
+    submit(entry_point.__file__, "--request", to_json(request))
     answer = read_answer(ledger.state, request.request_id)
     if answer is None or answer.error is not None:
         raise RuntimeError(f"the job answered {answer}")

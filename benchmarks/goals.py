@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -13,7 +13,11 @@ from . import (
     freshness,
     history,
     iceberg_process,
+    many_streams,
     partition_lists,
+    scale_logs,
+    scale_registry,
+    slopes,
     upserts,
     wide,
 )
@@ -59,6 +63,7 @@ def of(run: Run) -> Iterator[Goal]:
         "archives": _archives,
         "change_streams": _change_streams,
         "freshness": _freshness,
+        "scale": _scale,
     }
     judge = judges.get(run.part)
     return iter(judge(run) if judge else ())
@@ -313,6 +318,51 @@ def _freshness(run: Run) -> Iterator[Goal]:
 
 def _seconds(text: str, seconds: float, limit: float) -> Goal:
     return Goal(text, f"under {limit:g} s", f"{seconds:.2f} s", seconds < limit)
+
+
+def _scale(run: Run) -> Iterator[Goal]:
+    workloads = run.by_workload()
+
+    def seconds(workload: str, way: str) -> float | None:
+        return _median(workloads.get(workload, {}), way)
+
+    for suffix, what in (("", "faster"), (f", {many_streams.PROCESSOR}", "less processor time")):
+        each = seconds(f"{many_streams.SEPARATELY}{suffix}", many_streams.PER_STREAM)
+        size = _sized(many_streams.STREAMS, "streams")
+        found = _ratio(each, seconds(f"{many_streams.ONE_JOB}{suffix}", size))
+        if found is not None:
+            times = found * many_streams.STREAMS[-1]
+            text = f"{size} in one job: {what} than a job for each (computed from"
+            text += f" {many_streams.SEPARATE})"
+            yield Goal(text, "5 times", f"{times:.1f}", times >= 5)  # noqa: PLR2004
+    most = _sized(scale_registry.STREAMS, "streams")
+    longest = _sized(scale_logs.LAGS, "commits")
+    for workload, way, limit in (
+        (scale_registry.of("create"), most, 0.25),
+        (scale_registry.of("advance"), most, 0.25),
+        (scale_registry.of("describe"), most, 0.25),
+        (scale_registry.of("list"), most, 10),
+        (scale_registry.of("monitor"), most, 10),
+        (f"{scale_logs.of('probe')}, {scale_logs.PROCESSOR}", longest, 0.5),
+        (f"{scale_logs.of('plan')}, {scale_logs.PROCESSOR}", longest, 30),
+    ):
+        if (taken := seconds(workload, way)) is not None:
+            yield _below(f"{workload}, {way}", taken, limit)
+    peak = workloads.get(f"{scale_logs.of('plan')}, {scale_logs.PEAK}", {}).get(longest)
+    if peak is not None:
+        text = f"{scale_logs.of('plan')}, {longest} with 1,000,000 files, {scale_logs.PEAK}"
+        found_bytes = f"{peak.size_bytes / 2**20:,.0f} MiB"
+        yield Goal(text, "under 2 GiB", found_bytes, peak.size_bytes < 2 * 2**30)
+    for slope in slopes.of(run):
+        # Seconds depend on what else the machine does.
+        has_better = f"{slope.workload}, {scale_logs.PROCESSOR}" in workloads
+        if not slope.is_bytes and not has_better:
+            text = f"{slope.workload}: power of the size"
+            yield Goal(text, "at most 1.2", f"{slope.exponent:.2f}", slope.exponent <= 1.2)  # noqa: PLR2004
+
+
+def _sized(sizes: Sequence[int], unit: str) -> str:
+    return f"{sizes[-1]:,} {unit}"
 
 
 def _faster(name: str, rows: dict[str, Row]) -> Iterator[Goal]:

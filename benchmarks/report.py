@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from . import flights, freshness, goals, plots, results
+from . import flights, freshness, goals, plots, results, slopes
 from .readers import STREAM, WAYS
 from .results import Row, Run
 from .shapes import COMMITS, workloads
@@ -23,6 +23,7 @@ TITLES = {
     "history": "Histories (SCD type 2)",
     "wide": "Wide tables",
     "freshness": "From commit to commit",
+    "scale": "Scale",
 }
 HEAD = """# Benchmarks
 
@@ -43,6 +44,10 @@ With change streams, the ways to keep all changes take turns too, and so do the 
 the first begins with a copy of the change streams as they were before the commits. The reads keep
 the order of the records, which the other reads on this page do not have to. What needs no Spark is
 repeated nine times after a round that does not count.
+
+Each figure of the part on scale is that of a fresh process, first round included; each job is a
+spark-submit of its own, and is measured once. The machine did other work meanwhile, so where the
+processor time of the processes is given, the goals are judged by that.
 
 The number of rows of each kind that a way finds is compared with the number that it must find.
 Two ways are exempt: the scan floor, which reads every column of every touched file once and nets
@@ -67,13 +72,25 @@ def write(folder: Path, page: Path) -> None:
             " or fills the disk."
             f" {_origins(run)}\n"
         )
+        parts.append(f"{_sizes(run)} {_origins(run)}\n")
         if run.part == "changes":
             parts.append(_changes(run))
             parts.extend(f"![{name}]({path})\n" for name, path in plots.write(run, page))
         else:
             parts.append(_listed(run))
+        if run.part == "scale":
+            parts.append(_slopes(run))
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(parts).replace("\n\n\n", "\n\n"), encoding="utf-8")
+
+
+def _sizes(run: Run) -> str:
+    if run.part == "scale":
+        return "Tables of up to 1,000 rows."
+    return (
+        f"Tables of {run.table_rows:,} rows; no round is longer than {run.limit_seconds:g} s,"
+        " or fills the disk."
+    )
 
 
 def _sorted(run: Run) -> Run:
@@ -187,3 +204,28 @@ def _listed(run: Run) -> str:
             share = "" if first is None else f"{row.timing.median / first.median:.2f}"
             lines.append(f"| {workload} | {row.way} | {row.timing.short} | {share} |")
     return "\n".join(lines) + "\n"
+
+
+def _slopes(run: Run) -> str:
+    """What the figures of growing sizes give for larger ones."""
+    lines = [
+        "On the line through the two largest sizes, ten and a hundred times the largest size would"
+        " take (computed, not measured):\n",
+        "| figure | largest size | measured | power of the size | 10 times | 100 times |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for slope in slopes.of(run):
+        shown = _mebibytes if slope.is_bytes else _seconds
+        figures = (shown(slope.values[-1]), f"{slope.exponent:.2f}")
+        computed = (shown(slope.at(10)), shown(slope.at(100)))
+        size = f"{slope.sizes[-1]:,} {slope.unit}"
+        lines.append(f"| {slope.workload} | {size} | {' | '.join((*figures, *computed))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:{'.3g' if value < 1 else ',.1f'}} s"
+
+
+def _mebibytes(value: float) -> str:
+    return f"{value / 2**20:,.0f} MiB"

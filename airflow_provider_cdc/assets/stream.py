@@ -70,10 +70,10 @@ def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) 
     """Return the consumptions of a stream as an asset. A DAG that is scheduled on it runs after
     each consumption.
 
-    ``ConsumeStream`` and ``RecoverStream`` emit its events. The extra of an event describes the
-    consumption: ``consumption_id``, ``consumer``, ``after_version`` (exclusive),
-    ``through_version`` (inclusive), ``through_timestamp`` (when that version was committed, ISO
-    8601) and ``rows``.
+    ``ConsumeStream``, ``ConsumeStreams`` and ``RecoverStream`` emit its events. The extra of an
+    event describes the consumption: ``consumption_id``, ``consumer``, ``after_version``
+    (exclusive), ``through_version`` (inclusive), ``through_timestamp`` (when that version was
+    committed, ISO 8601) and ``rows``.
 
     :raises InvalidName: ``stream`` is not the name of a stream
     :raises InvalidRequest: an argument is not text
@@ -107,22 +107,28 @@ def create_asset(*, stream: str, conn_id: str, extra: dict[str, Any] | None = No
 def announce(
     context: Context,
     conn_id: str,
-    outcome: Outcome,
+    outcomes: Sequence[Outcome],
     outlets: Sequence[Any],
     *,
     upsert_table: str | None = None,
 ) -> None:
-    """Emit the asset events of a consumption: one for each stream whose rows were consumed.
+    """Emit the asset events of consumptions: one for each stream whose rows were consumed.
 
     The events of the assets in ``outlets`` list the consumed streams in their extra.
 
+    :param outcomes: those of all consumptions of the task
     :param upsert_table: the upsert table whose changes were consumed
     """
     events = context.get("outlet_events")
     if events is None:
         return
-    consumed = [stream for stream in outcome.streams if any(stream.rows.values())]
-    for stream in consumed:
+    consumed = [
+        (outcome, stream)
+        for outcome in outcomes
+        for stream in outcome.streams
+        if any(stream.rows.values())
+    ]
+    for outcome, stream in consumed:
         if upsert_table is None:
             asset = consumption_asset(stream.name, conn_id=conn_id)
         else:
@@ -131,7 +137,7 @@ def announce(
     for outlet in outlets:
         if isinstance(outlet, Asset):
             events[outlet].extra["consumed"] = [
-                {"stream": stream.name} | _extra(outcome, stream) for stream in consumed
+                {"stream": stream.name} | _extra(outcome, stream) for outcome, stream in consumed
             ]
 
 

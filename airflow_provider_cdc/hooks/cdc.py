@@ -114,7 +114,7 @@ class CdcHook(BaseHook):
     def submission(self, request: Request, context: Context | None = None) -> Submission:
         """The submission of ``request`` for the type of the Spark connection.
 
-        :raises InvalidRequest: the request is too long, or the worker lacks what it needs
+        :raises InvalidRequest: the worker lacks what it needs
         :raises CdcJobFailed: no Spark connection was found
         """
         # Parsing a DAG needs no Spark provider.

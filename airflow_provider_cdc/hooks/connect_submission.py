@@ -38,27 +38,41 @@ class ConnectSubmission(Submission):
     ) -> None:
         super().__init__(request, connection)
         self.conf = {**connection.conf, **connection.secret_conf, **(conf or {})}
-        self._session: SparkSession | None = None
+        self._sessions: list[SparkSession] = []
 
     def run(self) -> Answer:
         """See :meth:`Submission.run`. It does not set the settings that only a server can have."""
-        session = self._session = self._new_session()
         try:
-            self._check_alive()
-            return run(self.request, session, self.connection.store_options)
+            return run(
+                self.request,
+                self._open_session(),
+                self.connection.store_options,
+                new_session=self._open_session,
+            )
         finally:
             # A stopped session runs nothing, and cannot be interrupted.
-            self._session = None
-            session.stop()
+            sessions, self._sessions = self._sessions, []
+            for session in sessions:
+                session.stop()
 
     def _stop(self) -> None:
-        """Interrupt everything that the session runs on the server."""
-        if self._session is None:
-            return
-        try:
-            self._session.interruptAll()
-        except Exception:
-            log.warning("The Spark Connect server did not interrupt the job", exc_info=True)
+        """Interrupt everything that the sessions run on the server."""
+        own, *others = tuple(self._sessions) or (None,)
+        for session in filter(None, (own, *others)):
+            try:
+                session.interruptAll()
+            except Exception:
+                log.warning("The Spark Connect server did not interrupt the job", exc_info=True)
+        for session in others:
+            # Otherwise its thread would begin the next piece of work.
+            session.stop()
+
+    def _open_session(self) -> SparkSession:
+        session = self._new_session()
+        self._sessions.append(session)
+        # A kill that came before has not seen this session.
+        self._check_alive()
+        return session
 
     def _new_session(self) -> SparkSession:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - only this way needs it in a worker

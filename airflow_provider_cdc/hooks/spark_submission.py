@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer, remove_answer
 from airflow_provider_cdc.jobs.model import Answer, Request
+from airflow_provider_cdc.jobs.requests import remove_request, request_place, write_request
 
 from .class_archive import ClassArchive
 from .connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection, is_secret
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Linux takes 128 KiB in one argument.
 _ARGUMENT_BYTES = 120_000
 # Airflow asks a task to stop, and ends it five seconds later.
 _KILL_SECONDS = 3
@@ -60,8 +62,7 @@ class SparkSubmission(Submission):
     :param conf: Spark settings that override those of the connection. Settings that hold secrets
         reach the driver like ``secret_conf`` of the connection. In cluster mode they do not reach
         the driver
-    :raises InvalidRequest: the request is too long, or the worker lacks a provider that the master
-        needs
+    :raises InvalidRequest: the worker lacks a provider that the master needs
     """
 
     def __init__(
@@ -106,6 +107,8 @@ class SparkSubmission(Submission):
         state, options = self.connection.state, self.connection.store_options
         failure: AirflowException | None = None
         self._check_alive()
+        if self._is_in_file:
+            write_request(self.request, options)
         try:
             self.spark_hook.submit(self.application, env=self.environment())
         except AirflowException as error:
@@ -114,6 +117,8 @@ class SparkSubmission(Submission):
             self._close_pipe()
             if self._archive is not None:
                 self._archive.keep()
+            if self._is_in_file:
+                self._tidy("request", remove_request, self.request, options)
         answer = read_answer(state, self.request.request_id, options)
         if answer is None:
             raise CdcJobFailed(
@@ -121,13 +126,16 @@ class SparkSubmission(Submission):
                 f" answer. Cause: {self._end(failure)}. Fix:"
                 f" {_CLUSTER_LOG if self.cluster_mode else _LOG}; running the task again is safe."
             ) from failure
-        try:
-            remove_answer(state, self.request.request_id, options)
-        except Exception:
-            log.warning("The job was done, but its answer cannot be removed", exc_info=True)
+        self._tidy("answer", remove_answer, state, self.request.request_id, options)
         if failure and not answer.error:
             log.warning("The job was done, but afterwards %s", self._end(failure))
         return answer
+
+    def _tidy(self, what: str, remove: Callable[..., None], *arguments: Any) -> None:
+        try:
+            remove(*arguments)
+        except Exception:
+            log.warning("The job has ended, but its %s cannot be removed", what, exc_info=True)
 
     def _stop(self) -> None:
         """End the application by the Spark provider, and end all of its processes on this machine.
@@ -202,9 +210,16 @@ class SparkSubmission(Submission):
             archives=settings.archives,
             py_files=settings.py_files,
             name=f"cdc-{self.request.job}-{self.request.request_id[:8]}",
-            application_args=["--request", request_argument(self.request)],
+            application_args=self._arguments(),
             spark_binary=self._binary,
         )
+
+    def _arguments(self) -> list[str]:
+        text = request_argument(self.request)
+        self._is_in_file = len(text) > _ARGUMENT_BYTES
+        if self._is_in_file:
+            return [entry_point.REQUEST_FILE, request_place(self.request)]
+        return ["--request", text]
 
     def _jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
         """The packages that Spark must resolve, and the jars that are already known."""
@@ -290,19 +305,8 @@ def request_argument(request: Request) -> str:
     The text is ASCII, because a JVM decodes it by its locale. It does not contain two equal braces
     in a row, because YARN reads them as a variable. It does not contain a dollar sign, because
     Kubernetes reads it as a variable.
-
-    :raises InvalidRequest: the text is longer than one argument may be
     """
-    text = _STRING.sub(_escaped, to_json(request)).replace("}}", "} }").replace("{{", "{ {")
-    if len(text) > _ARGUMENT_BYTES:
-        raise InvalidRequest(
-            f"{request.job} job",
-            "is too long for a command line",
-            cause=f"expected at most {_ARGUMENT_BYTES} bytes, found {len(text)}; a character"
-            " outside ASCII takes 6 or 12",
-            fix="shorten the statements, or split them over two streams",
-        )
-    return text
+    return _STRING.sub(_escaped, to_json(request)).replace("}}", "} }").replace("{{", "{ {")
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.filesize import decimal
 
 from airflow_provider_cdc.engine.core.archives.archive_outcome import ArchiveOutcome
@@ -16,6 +18,8 @@ from .model import (
     Answer,
     ApplyChanges,
     ApplyUpserts,
+    ConsumeStreams,
+    ConsumptionResult,
     DropUpsertTable,
     ExportChanges,
     ExportTable,
@@ -32,6 +36,15 @@ def answer_lines(request: Request, answer: Answer) -> tuple[str, ...]:
     :param answer: an answer without an error
     """
     return _lines_of_result(answer) or _lines_of_task(request, answer)
+
+
+def results_line(found: Sequence[ConsumptionResult]) -> str:
+    """How many of several consumptions consumed, had nothing to consume, and failed."""
+    failed = sum(each.error is not None for each in found)
+    done = sum(each.outcome is not None for each in found)
+    parts = {"done": done, "without data": len(found) - done - failed, "failed": failed}
+    shown = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+    return f"{counted(len(found), 'consumption')}: {shown or 'nothing to do'}"
 
 
 def _lines_of_result(answer: Answer) -> tuple[str, ...]:
@@ -60,6 +73,8 @@ def _lines_of_task(request: Request, answer: Answer) -> tuple[str, ...]:
             return (f"upsert table {task.table}: no change waits",)
         case ApplyChanges() as task if answer.outcome is None:
             return (f"{task.request.subject}: nothing waits",)
+        case ConsumeStreams():
+            return (results_line(answer.consumptions),)
         case StreamHasData() as task:
             return (f"stream {task.stream}: has {'' if answer.has_data else 'no '}data",)
         case ExportChanges() as task:

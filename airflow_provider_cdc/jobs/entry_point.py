@@ -1,8 +1,10 @@
 """The one application that spark-submit runs: ``entry_point.py --request '<json>'``.
 
-Its only argument is the JSON of a :class:`~airflow_provider_cdc.jobs.model.Request`. It reads
-secrets from the environment, because arguments show in the process list. If the job fails, it exits
-with 1, and the answer in the state folder describes the error.
+Its only argument is the JSON of a :class:`~airflow_provider_cdc.jobs.model.Request`. A request that
+is too long for that comes as ``--request-file '<uri>'``. Secrets come by the environment, because
+arguments show in the process list. If the job fails, it exits with 1, and the answer in the state
+folder describes the error. If some of several consumptions fail, it exits with 0, and the answer
+names them.
 """
 
 from __future__ import annotations
@@ -19,9 +21,13 @@ from airflow_provider_cdc.engine.core.model.json_text import from_json
 from airflow_provider_cdc.jobs.answers import write_answer
 from airflow_provider_cdc.jobs.driver_lines import DriverFormatter
 from airflow_provider_cdc.jobs.model import Request
+from airflow_provider_cdc.jobs.requests import read_request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+REQUEST_FILE = "--request-file"
+"""The argument that names the file of a request."""
 
 STORAGE_OPTIONS_VARIABLE = "AIRFLOW_PROVIDER_CDC_STORAGE_OPTIONS"
 """Environment variable: the storage options of the state folder, a JSON object."""
@@ -57,9 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("airflow_provider_cdc").setLevel(logging.INFO)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--request", required=True, help="the JSON of the request")
-    request = from_json(parser.parse_args(arguments).request, Request)
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("--request", help="the JSON of the request")
+    given.add_argument(REQUEST_FILE, help="the URI of a file with that JSON")
+    parsed = parser.parse_args(arguments)
     storage_options = json_object(os.environ, STORAGE_OPTIONS_VARIABLE)
+    if parsed.request_file is None:
+        request = from_json(parsed.request, Request)
+    else:
+        request = read_request(parsed.request_file, storage_options)
 
     spark = delta_session(json_object(os.environ, SECRET_CONF_VARIABLE))
     try:

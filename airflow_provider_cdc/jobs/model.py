@@ -20,6 +20,7 @@ from ..engine.core.model.outcomes import Outcome
 from ..engine.core.model.stream import ColumnStyle, Stream
 from ..engine.core.model.stream_spec import StreamSpec
 from ..engine.core.retention.table_retention import Maintenance
+from ..engine.core.shown_values import shown
 from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ..engine.core.upserts.write_result import WriteResult
 from ..engine.core.verification.verification import Verification
@@ -51,6 +52,30 @@ class ConsumeStream(JobTask, frozen=True):
     max_bytes: int | None = None
     apply: str | None = None
     streams: tuple[str, ...] = ()
+
+
+PARALLELISM = 4
+"""How many consumptions of one job run at once if nothing else is said."""
+
+
+class ConsumeStreams(JobTask, frozen=True):
+    """Run each of ``consumptions`` on its own, at most ``parallelism`` of them at once.
+
+    Each has a consumer of its own, and no two of them read the same stream.
+    """
+
+    consumptions: tuple[ConsumeStream, ...]
+    parallelism: int = PARALLELISM
+
+    def __post_init__(self) -> None:
+        """Refuse a job in which nothing can run; raises ``InvalidRequest``."""
+        if type(self.parallelism) is not int or self.parallelism < 1:
+            raise InvalidRequest(
+                f"parallelism {shown(self.parallelism)}",
+                "is not a number of consumptions",
+                cause="expected a whole number, 1 or more",
+                fix=f"leave it out to run {PARALLELISM} consumptions at once",
+            )
 
 
 class StreamHasData(JobTask, frozen=True):
@@ -291,7 +316,7 @@ UpsertTask = (
     | RedriveChanges
 )
 
-Task = (
+OneTask = (
     CreateStream
     | ConsumeStream
     | StreamHasData
@@ -308,6 +333,9 @@ Task = (
     | ChangeStreamTask
     | UpsertTask
 )
+"""The tasks that run on one session."""
+
+Task = OneTask | ConsumeStreams
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,13 +371,30 @@ class JobError:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumptionResult:
+    """How one of several consumptions ended: with an outcome, with an error, or with neither
+    because nothing waited in its ``streams``.
+    """
+
+    consumer: str
+    streams: tuple[str, ...]
+    outcome: Outcome | None = None
+    error: JobError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a job: an error, or the result of its kind of task."""
+    """The answer of a job: an error, or the result of its kind of task.
+
+    ``consumptions`` are the results of several consumptions, in the order of their task. If some
+    of them failed, the answer has no error of its own.
+    """
 
     request_id: str
     error: JobError | None = None
     stream: Stream | None = None
     outcome: Outcome | None = None
+    consumptions: tuple[ConsumptionResult, ...] = ()
     maintenance: Maintenance | None = None
     has_data: bool | None = None
     redriven: int | None = None

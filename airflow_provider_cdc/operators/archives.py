@@ -95,8 +95,7 @@ class ArchiveChanges(ConsumingOperator):
         found = self.hook.submit(task, context=context).archived
         if found is None:
             raise CdcJobFailed("archive: answered without an outcome. Fix: run the task again.")
-        for batch in found.batches:
-            announce(context, self.conn_id, batch, self.outlets)
+        announce(context, self.conn_id, found.batches, self.outlets)
         return {
             "archive": found.archive,
             "table": found.table,

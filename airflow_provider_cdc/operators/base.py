@@ -74,5 +74,5 @@ class ConsumingOperator(StreamOperator):
         """
         result = outcome_result(outcome)
         if outcome is not None:
-            announce(context, self.conn_id, outcome, self.outlets, upsert_table=upsert_table)
+            announce(context, self.conn_id, [outcome], self.outlets, upsert_table=upsert_table)
         return result

@@ -28,9 +28,11 @@ def run_of(context: Context) -> str:
     return f"{instance.dag_id}/{instance.run_id}"
 
 
-def default_consumer(context: Context) -> str:
+def default_consumer(context: Context, *what: str) -> str:
     """The consumer of a task that does not name one: ``<dag_id>/<task_id>``, and ``/<map_index>``
     if the task is mapped. It is the same in a retry and in the next run.
+
+    :param what: the part of the task's work that the consumer does, if the task has several
 
     Airflow's ids may have dots, but no slash, so two tasks are never one consumer. If they were,
     each would undo what the other began. If the text is longer than the name of a consumer may be,
@@ -40,6 +42,7 @@ def default_consumer(context: Context) -> str:
     consumer = f"{instance.dag_id}/{instance.task_id}"
     if instance.map_index is not None and instance.map_index >= 0:
         consumer = f"{consumer}/{instance.map_index}"
+    consumer = "/".join((consumer, *what))
     if len(consumer) <= CONSUMER_NAME_MAX_CHARACTERS:
         return consumer
     digest = sha256(consumer.encode()).hexdigest()

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.arguments.points import Point
-from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
-from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
+from airflow_provider_cdc.engine.core.errors import StreamNotFound
 from airflow_provider_cdc.engine.core.folders.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model.stream import (
     AppendSemantics,
@@ -18,14 +16,13 @@ from airflow_provider_cdc.engine.core.model.stream import (
 )
 from airflow_provider_cdc.engine.core.model.stream_spec import StreamSpec
 from airflow_provider_cdc.engine.core.retention.staleness import MAX_DATA_EXTENSION
-from airflow_provider_cdc.engine.core.sql.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach, reached_errors
 from airflow_provider_cdc.jobs import model as jobs
-from airflow_provider_cdc.jobs.functions import check_consume
 
-from .arguments import parse_duration, parse_int
+from .arguments import parse_duration
 from .base import ConsumingOperator, StreamOperator
+from .consumption_tasks import consumption_task, streams_read
 from .identities import default_consumer
 from .outcome import stream_result
 
@@ -279,31 +276,19 @@ class ConsumeStream(ConsumingOperator):
         return self.announced(answer.outcome, context)
 
     def _task(self, context: Context) -> jobs.ConsumeStream:
-        limit = BatchLimit(parse_int(self.max_commits), parse_int(self.max_bytes))
-        task = jobs.ConsumeStream(
-            one_or_several("consumption", "sql", self.sql or ()),
-            self.consumer or default_consumer(context),
-            limit.max_commits,
-            limit.max_bytes,
-            self.apply,
-            one_or_several("consumption", "stream", self.stream),
+        return consumption_task(
+            stream=self.stream,
+            sql=self.sql,
+            apply=self.apply,
+            consumer=self.consumer or (lambda _: default_consumer(context)),
+            max_commits=self.max_commits,
+            max_bytes=self.max_bytes,
         )
-        check_consume(task)
-        return task
 
     def _check(self, task: jobs.ConsumeStream) -> None:
-        expected, registered = self.hook.catalog().registered(task.streams)
-        if task.apply is not None:
-            return
-        statements = [analyse(text, registered) for text in task.statements]
-        read = plan_streams(statements, registered)
-        if unread := [name for name in expected if name not in read]:
-            raise InvalidStatement(
-                f"stream {', '.join(unread)}",
-                "is not read by any statement",
-                cause=f"the statements read {', '.join(read)}",
-                fix="set the argument stream to the streams that the statements read",
-            )
+        catalog = self.hook.catalog()
+        _, registered = catalog.registered(task.streams)
+        streams_read(task, registered, catalog)
 
 
 class AdvanceStream(StreamOperator):

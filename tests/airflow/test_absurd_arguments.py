@@ -46,6 +46,7 @@ from airflow_provider_cdc.operators.change_streams import (
 )
 from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
+from airflow_provider_cdc.operators.consumptions import ConsumeStreams
 from airflow_provider_cdc.operators.history import ApplyChanges, RebuildHistory
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
 from airflow_provider_cdc.operators.monitor import CheckStreams
@@ -116,6 +117,10 @@ GOOD = {
         "consumer": "c",
         "max_commits": None,
         "max_bytes": None,
+    },
+    ConsumeStreams: {
+        "consumptions": [{"stream": "s", "sql": "INSERT INTO t SELECT * FROM s"}],
+        "parallelism": 4,
     },
     AdvanceStream: {"stream": "s"},
     DropStream: {"stream": "s", "if_exists": False},

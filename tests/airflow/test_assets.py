@@ -106,7 +106,7 @@ def test_watchers_of_one_stream_in_two_dags_are_equal_and_share_a_poll():
 
 def test_consumption_emits_an_event_for_each_stream_with_consumed_rows():
     events = OutletEventAccessors()
-    announce({"outlet_events": events}, "lake", outcome(orders=2, refunds=0), [CONSUMPTIONS])
+    announce({"outlet_events": events}, "lake", [outcome(orders=2, refunds=0)], [CONSUMPTIONS])
 
     (event,) = events[CONSUMPTIONS].asset_alias_events
     assert event.dest_asset_key.uri == "cdc://lake/orders/consumptions"
@@ -123,10 +123,20 @@ def test_consumption_emits_an_event_for_each_stream_with_consumed_rows():
 
 def test_outlets_of_the_task_report_the_consumed_streams():
     events, target = OutletEventAccessors(), Asset("x-delta://lake/target")
-    announce({"outlet_events": events}, "lake", outcome(orders=2), [target, CONSUMPTIONS])
+    announce({"outlet_events": events}, "lake", [outcome(orders=2)], [target, CONSUMPTIONS])
 
     (consumed,) = events[target].extra["consumed"]
     assert (consumed["stream"], consumed["through_version"]) == ("orders", 7)
+
+
+def test_outlets_of_a_task_with_several_consumptions_report_them_all():
+    events, target = OutletEventAccessors(), Asset("x-delta://lake/target")
+    outcomes = [outcome(orders=2), outcome(refunds=0), outcome(returns=1)]
+    announce({"outlet_events": events}, "lake", outcomes, [target, CONSUMPTIONS])
+
+    consumed = events[target].extra["consumed"]
+    assert [each["stream"] for each in consumed] == ["orders", "returns"]
+    assert len(events[CONSUMPTIONS].asset_alias_events) == 2
 
 
 def test_apply_of_an_upsert_table_emits_an_event_of_the_table():
@@ -134,7 +144,7 @@ def test_apply_of_an_upsert_table_emits_an_event_of_the_table():
     announce(
         {"outlet_events": events},
         "cdc_default",
-        outcome(upserts_dfaccec0=2),
+        [outcome(upserts_dfaccec0=2)],
         [CONSUMPTIONS],
         upsert_table="lake.orders",
     )

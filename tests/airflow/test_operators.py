@@ -60,6 +60,7 @@ from airflow_provider_cdc.operators.change_streams import (
 )
 from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
+from airflow_provider_cdc.operators.consumptions import ConsumeStreams
 from airflow_provider_cdc.operators.history import ApplyChanges, RebuildHistory
 from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
@@ -106,6 +107,7 @@ def operators():
         CreateStream(task_id="create", stream="s", on_table="t", if_not_exists=True),
         StreamHasDataSensor(task_id="wait", stream="s", deferrable=True),
         ConsumeStream(task_id="consume", stream="s", sql=["INSERT INTO t SELECT * FROM s"]),
+        ConsumeStreams(task_id="consume_all", consumptions=[{"stream": "s", "apply": "etl:f"}]),
         AdvanceStream(task_id="advance", stream="s"),
         DropStream(task_id="drop", stream="s", if_exists=True),
         ExportChanges(task_id="export", source="t", target="u", at=Version(1)),
@@ -157,6 +159,7 @@ def test_operator_template_fields_are_attributes(operator):
         ListPartitions: {"change_stream", "consumer"},
         ReadPartition: {"change_stream", "consumer", "token", "sql", "work"},
         SettlePartitions: {"change_stream", "consumer"},
+        ConsumeStreams: {"consumptions", "parallelism"},
         ExportChanges: {"source"},
         MaintainStreams: set(),
         CreateUpsertTable: {"table", "schema", "primary_key", "max_staleness", "cluster_by"},
@@ -182,6 +185,7 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "create",
         "wait",
         "consume",
+        "consume_all",
         "advance",
         "drop",
         "undrop",

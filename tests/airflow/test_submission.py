@@ -34,6 +34,7 @@ from airflow_provider_cdc.hooks.spark_submission import SparkSubmission, request
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer, write_answer
 from airflow_provider_cdc.jobs.model import Answer, ConsumeStream, JobError, Request, StreamHasData
+from airflow_provider_cdc.jobs.requests import read_request
 
 SECRET = "hunter2hunter2"
 
@@ -230,13 +231,33 @@ def test_submission_argument_survives_any_cluster_and_locale_unchanged():
     assert from_json(text, Request) == request
 
 
-def test_submission_argument_longer_than_the_system_allows_is_refused():
-    request = request_for(
-        CdcConnection("c", "file:///s"), ConsumeStream(("SELECT " + "x" * 200_000,), "a")
-    )
+def test_submission_longer_than_an_argument_is_a_file_until_the_job_ends(
+    define_connection, tmp_path, monkeypatch
+):
+    define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
+    define_connection("spark_default", "spark", "local[2]")
+    request = request_for(CdcHook().settings, ConsumeStream(("SELECT " + "x" * 200_000,), "a"))
+    submission = CdcHook().submission(request)
+    option, place = submission.spark_hook._application_args
+    seen = []
 
-    with pytest.raises(InvalidRequest, match="too long for a command line"):
-        request_argument(request)
+    def submit(application, env):
+        seen.append(read_request(place))
+        write_answer(request.state, Answer(request.request_id, has_data=True))
+
+    monkeypatch.setattr(submission.spark_hook, "submit", submit)
+
+    assert submission.run().has_data
+    assert (option, seen) == (entry_point.REQUEST_FILE, [request])
+    assert request.request_id in place
+    assert list((tmp_path / "requests").iterdir()) == []
+
+
+def test_entry_point_takes_a_request_or_the_file_of_one(tmp_path):
+    with pytest.raises(SystemExit):
+        entry_point.main([])
+    with pytest.raises(FileNotFoundError):
+        entry_point.main([entry_point.REQUEST_FILE, (tmp_path / "none.json").as_uri()])
 
 
 def test_hook_chooses_the_submission_by_the_type_of_spark_connection(define_connection, tmp_path):
@@ -574,7 +595,7 @@ def test_hook_killed_over_connect_keeps_the_error_of_the_task(monkeypatch, caplo
     submission = ConnectSubmission(request_for(connection, StreamHasData("s")), connection)
     monkeypatch.setattr(submission, "_new_session", Session)
 
-    def late(request, session, options):
+    def late(request, session, options, new_session):
         submission.kill()
         raise AirflowTaskTimeout("late")
 
@@ -585,6 +606,23 @@ def test_hook_killed_over_connect_keeps_the_error_of_the_task(monkeypatch, caplo
     caplog.clear()
     submission.kill()
     assert caplog.text == ""
+
+
+def test_kill_over_connect_ends_every_session_of_the_job(monkeypatch):
+    connection = CdcConnection("c", "file:///s")
+    submission = ConnectSubmission(request_for(connection, StreamHasData("s")), connection)
+    monkeypatch.setattr(submission, "_new_session", Session)
+
+    def several(request, session, options, new_session):
+        others = [new_session(), new_session()]
+        submission.kill()
+        assert [each.is_stopped for each in (session, *others)] == [False, True, True]
+        with pytest.raises(CdcJobFailed, match="was killed before"):
+            new_session()
+        return Answer(request.request_id)
+
+    monkeypatch.setattr("airflow_provider_cdc.hooks.connect_submission.run", several)
+    assert submission.run().error is None
 
 
 def test_answer_written_and_read_is_the_same(tmp_path):

@@ -26,11 +26,14 @@ from ..storage.registry.registry import Registry
 from ..storage.registry.registry_snapshot import Change, Record, RegistrySnapshot
 from ..storage.sources.source_log import SourceLog, StreamProbe, StreamSpan
 from ..storage.state.verifications import Verifications
+from .bounded_map import bounded_map
 from .stream_status import StreamStatus, status_of, status_or_reason, unreadable_status
 from .upsert_jobs import upsert_streams
 from .upsert_status import UpsertTableSummary, quarantine_of, summary_of
 
 _SKIPPED_AFTER = timedelta(days=1)
+_PROBES_AT_ONCE = 16
+_PROBE_PATIENCE_SECONDS = 120.0
 
 
 @validated
@@ -346,6 +349,30 @@ class StreamCatalog:
             if span.holds_nothing:
                 self.skip_range(span)
         return found
+
+    def streams_with_work(self, names: Collection[str]) -> frozenset[str]:
+        """Those of ``names`` in which a consumption may find something.
+
+        A stream has work if it may have a change or has initial rows, if a consumption of it is
+        open, or if it cannot be checked: then its consumption names the reason. Like
+        :meth:`probe_stream`, this call keeps an empty stream from going stale.
+        """
+        snapshot = self._registry.snapshot()
+
+        def has_work(name: str) -> bool:
+            stream = snapshot.get(name)
+            return (
+                stream.phase is not Phase.IDLE
+                or stream.shows_initial_rows
+                or self.probe_of(stream).may_have_data
+            )
+
+        given = list(names)
+        found = bounded_map(
+            has_work, given, at_once=_PROBES_AT_ONCE, patience_seconds=_PROBE_PATIENCE_SECONDS
+        )
+        # An exception counts as work.
+        return frozenset(name for name, has_any in zip(given, found, strict=True) if has_any)
 
     def describe_stream(self, name: str) -> StreamStatus:
         """The status of one stream; raises ``StreamNotFound``."""

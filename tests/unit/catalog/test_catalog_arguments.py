@@ -38,6 +38,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "stream_history": {"name": "s"},
     "probe_stream": {"name": "s"},
     "registered": {"names": ["s"]},
+    "streams_with_work": {"names": ["s"]},
     "permitted": {"name": "s", "right": Right.READ},
     "rename_stream": {"name": "s", "to": "u"},
     "describe_stream": {"name": "s"},

@@ -11,7 +11,7 @@ from shutil import rmtree
 
 import pytest
 from registry_scenes import HARSH, advance, create, drop
-from streams import NOON, add_file, new_stream, offset_at, register
+from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
 
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import (
@@ -291,3 +291,24 @@ def test_registered_names_of_several_streams_come_from_one_read(
     assert len(reads) == 1
     with pytest.raises(StreamNotFound, match="stream z"):
         catalog.registered(["a", "z"])
+
+
+def test_streams_with_work_have_changes_or_cannot_be_left_out(
+    catalog: StreamCatalog, state: str, tmp_path: Path
+) -> None:
+    for name in ("quiet", "changed", "open", "initial"):
+        quiet_stream(Path(state), tmp_path / name, name)
+    add_file(tmp_path / "changed", 1, NOON)
+    add_file(tmp_path / "quiet", 1, NOON, data_change=False)
+    registry = Registry(state)
+    resolving(registry, "open")
+    snapshot = registry.snapshot()
+    showing = replace(snapshot.get("initial"), shows_initial_rows=True)
+    registry.transact(snapshot, [Change(showing, Transition.ALTERED)], actor="test")
+    register(Path(state), new_stream("without_a_source"))
+    register(Path(state), new_stream("denied", owner="ada", readers=("ada",)))
+
+    found = catalog.streams_with_work([*names(catalog), "missing"])
+
+    assert found == {"changed", "open", "initial", "without_a_source", "denied", "missing"}
+    assert catalog.streams_with_work([]) == frozenset()

@@ -10,6 +10,7 @@ import pytest
 from streams import new_stream
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, message_lines
+from airflow_provider_cdc.engine.core.model.outcomes import Outcome
 from airflow_provider_cdc.engine.core.model.stream_spec import StreamSpec
 from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
 from airflow_provider_cdc.engine.core.upserts.write_result import WriteResult
@@ -19,9 +20,12 @@ from airflow_provider_cdc.jobs.model import (
     Answer,
     ApplyUpserts,
     ConsumeStream,
+    ConsumeStreams,
+    ConsumptionResult,
     CreateStream,
     DropUpsertTable,
     ExportChanges,
+    JobError,
     MaintainStreams,
     RedriveChanges,
     Request,
@@ -62,6 +66,22 @@ def test_job_reports_its_result_in_one_line(task, answer, line):
 
 def test_consumption_is_not_reported_twice():
     assert lines_of(ConsumeStream(("INSERT INTO t SELECT * FROM s",), "me")) == ()
+
+
+def test_many_consumptions_report_how_many_of_them_ended_in_which_way():
+    outcome = Outcome("id", "c", (), (), 1.0)
+    error = JobError("statement_failed", "failed", True)
+    found = (
+        ConsumptionResult("a", ("s",), outcome),
+        ConsumptionResult("b", ("t",), error=error),
+        ConsumptionResult("c", ("u",)),
+    )
+
+    assert lines_of(ConsumeStreams(()), consumptions=found) == (
+        "3 consumptions: 1 done, 1 without data, 1 failed",
+    )
+    assert lines_of(ConsumeStreams(()), consumptions=found[:1]) == ("1 consumption: 1 done",)
+    assert lines_of(ConsumeStreams(())) == ("0 consumptions: nothing to do",)
 
 
 def test_maintenance_reports_the_retention_and_streams_of_each_source():

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from io import BytesIO
 from typing import Any
 
 from pyroaring import BitMap64
@@ -43,6 +44,7 @@ _PARTITION_COLUMNS = {
     DEFAULT_VERSION_COLUMN: "long",
 }
 _UNUSED = "_cdc_unused"
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 # Features about how a table is written or kept, not about how its files are read.
 _NOT_FOR_READING = frozenset(
     {"v2Checkpoint", "vacuumProtocolCheck", "catalogManaged", "catalogOwned-preview"}
@@ -106,12 +108,17 @@ def crafted_log(
     :param vectors: takes the deletion vectors that are too large for the log
     :param has_change_files: some files are change files, whose rows hold their kind of change
     """
-    actions: list[dict[str, Any]] = [
-        {"protocol": _protocol(layout, protocol, files)},
-        {"metaData": _metadata(layout, table_id, has_change_files)},
-    ]
-    actions.extend({"add": _add(listed, vectors)} for listed in files)
-    return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
+    written = BytesIO()
+    written.write(_line({"protocol": _protocol(layout, protocol, files)}))
+    written.write(_line({"metaData": _metadata(layout, table_id, has_change_files)}))
+    # A change set may have a million files: there is one action at a time.
+    for listed in files:
+        written.write(_line({"add": _add(listed, vectors)}))
+    return written.getvalue()
+
+
+def _line(action: Mapping[str, Any]) -> bytes:
+    return f"{_encode(action)}\n".encode()
 
 
 def own_columns(layout: Layout) -> tuple[str, str] | None:

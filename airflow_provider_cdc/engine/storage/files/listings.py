@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from fsspec.asyn import AsyncFileSystem
@@ -72,15 +73,40 @@ def names_in_order(filesystem: Any, folder: str, after: str) -> Iterator[str]:
     """The names in a folder of such a store that sort after ``after``. The store does not list the
     other names. A whole listing needs a request for each thousand names.
     """
+    for page in _pages(filesystem, folder, after):
+        yield from (name.rstrip("/") for name, _ in page)
+
+
+def sizes_in_order(
+    filesystem: Any, folder: str, names: Collection[str], most_pages: int
+) -> dict[str, int]:
+    """The sizes in bytes of those of ``names`` that the first ``most_pages`` requests to such a
+    store find. A name that is left out may exist.
+    """
+    first, last = min(names), max(names)
+    found: dict[str, int] = {}
+    # Listing begins after a name. Without its last character it sorts before the first name.
+    for page in islice(_pages(filesystem, folder, first[:-1]), most_pages):
+        found |= {name: size for name, size in page if size is not None and name in names}
+        if page and page[-1][0] >= last:
+            break
+    return found
+
+
+def _pages(filesystem: Any, folder: str, after: str) -> Iterator[list[tuple[str, int | None]]]:
+    """The names and the sizes of each page, in order; a folder has no size and ends in a slash."""
     bucket, key, _ = filesystem.split_path(folder)
     prefix = key.rstrip("/") + "/"
     asked = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "StartAfter": prefix + after}
     while True:
         page = filesystem.call_s3("list_objects_v2", **asked, **filesystem.req_kw)
-        for item in page.get("CommonPrefixes", ()):
-            yield item["Prefix"].removeprefix(prefix).rstrip("/")
-        for item in page.get("Contents", ()):
-            yield item["Key"].removeprefix(prefix)
+        found = [
+            (item["Prefix"].removeprefix(prefix), None) for item in page.get("CommonPrefixes", ())
+        ]
+        found += [
+            (item["Key"].removeprefix(prefix), item["Size"]) for item in page.get("Contents", ())
+        ]
+        yield sorted(found)
         if not page.get("IsTruncated"):
             return
         asked["ContinuationToken"] = page["NextContinuationToken"]

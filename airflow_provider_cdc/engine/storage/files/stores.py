@@ -6,7 +6,7 @@ import errno
 import os
 import unicodedata
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
@@ -22,12 +22,19 @@ from fsspec.implementations.local import LocalFileSystem
 
 from ...core.delta.file_paths import location_key
 from ...core.folders.folder_log import FolderFile
-from .listings import files_below, lists_in_order, local_files_below, names_in_order
+from .listings import (
+    files_below,
+    lists_in_order,
+    local_files_below,
+    names_in_order,
+    sizes_in_order,
+)
 from .store_options import fsspec_options
 
 # Hadoop's schemes for stores that fsspec knows under another name.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
 
+_LOCAL = ("/", "file:")
 _ENCODED = ("Zs", "Zl", "Zp", "Cc")
 
 _Found = TypeVar("_Found")
@@ -38,6 +45,8 @@ _AT_ONCE = 16
 # the file exists.
 _MAYBE_TAKEN = (errno.EINVAL, errno.EBUSY, errno.EIO)
 _TRIES = 3
+# From this number of files on, a listing may take fewer requests than one for each file.
+_LISTED = 1_000
 
 
 class Files:
@@ -144,7 +153,9 @@ class Files:
 
     def sizes(self, uris: Iterable[str]) -> dict[str, int | None]:
         """The sizes of files in bytes, several read at once; ``None`` if there is no such file."""
-        return each(self._size, uris)
+        wanted = set(uris)
+        listed = self._listed_sizes(wanted)
+        return listed | each(self._size, wanted - listed.keys())
 
     def write(self, uri: str, content: bytes) -> None:
         """Write a whole file. A reader sees either all of it or no file."""
@@ -268,9 +279,32 @@ class Files:
         except FileNotFoundError:
             return False
 
+    def _listed_sizes(self, uris: Collection[str]) -> dict[str, int | None]:
+        """The sizes of those of ``uris`` that have many others in their folder, by listing it.
+
+        A listing is given up when it has taken as many requests as a request for each file would
+        take one after the other. It may leave files out.
+        """
+        folders: dict[str, set[str]] = {}
+        for uri in uris:
+            folder, _, name = uri.rpartition("/")
+            folders.setdefault(folder, set()).add(name)
+        found: dict[str, int | None] = {}
+        for folder, names in folders.items():
+            if len(names) < _LISTED or folder.startswith(_LOCAL):
+                continue
+            filesystem, path = self._open(folder)
+            if lists_in_order(filesystem, path):
+                sizes = sizes_in_order(filesystem, path, names, len(names) // _AT_ONCE)
+                found |= {f"{folder}/{name}": size for name, size in sizes.items()}
+        return found
+
     def _size(self, uri: str) -> int | None:
-        filesystem, path = self._open(uri)
         try:
+            if uri.startswith(_LOCAL):
+                # There may be a million files, and fsspec's overhead for each takes longer.
+                return os.stat(LocalFileSystem._strip_protocol(uri)).st_size
+            filesystem, path = self._open(uri)
             return int(filesystem.info(path)["size"])
         except FileNotFoundError:
             return None

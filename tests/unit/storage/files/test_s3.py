@@ -24,6 +24,7 @@ from airflow_provider_cdc.engine.core.delta.log_actions import fingerprint_of
 from airflow_provider_cdc.engine.core.errors import NotADeltaTable
 from airflow_provider_cdc.engine.core.model.sources import FileFormat, Folder, Source
 from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog, Listing
+from airflow_provider_cdc.engine.storage.files import stores
 from airflow_provider_cdc.engine.storage.files.scratch import NO_FILE, Scratch
 from airflow_provider_cdc.engine.storage.files.store_options import fsspec_options
 from airflow_provider_cdc.engine.storage.files.stores import Files, join
@@ -95,6 +96,42 @@ def test_only_names_after_a_given_one_are_listed_page_by_page(
     assert files.names(folder, after=f"{1_099:020d}") == [written[-1], "_sidecars"]
     assert files.names(folder) == [".hidden", *written, "_sidecars"]
     assert files.names(join(root, "none"), after="a") == []
+
+
+@pytest.mark.in_ci("s3-7")
+@pytest.mark.parametrize("at_once", [7, 1_000])
+def test_sizes_of_many_files_of_a_folder_take_few_requests(
+    files: Files,
+    options: dict[str, str],
+    root: str,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+) -> None:
+    store, path = url_to_fs(root.replace("s3a:", "s3:"), **fsspec_options(options, "s3"))
+    store.pipe({f"{path}/{number:05d} ü": b"x" * (number % 7) for number in range(1_100)})
+    sizes = {join(root, f"{number:05d} ü"): number % 7 for number in range(50, 1_099)}
+    none = join(root, "00999")
+    monkeypatch.setattr(stores, "_AT_ONCE", at_once)
+    asked = counted_requests(monkeypatch)
+
+    assert files.sizes([*sizes, none]) == sizes | {none: None}
+    # At most a request in ``at_once`` is a page, of a thousand names from the first one on. What
+    # the pages do not show is asked for.
+    pages = min(2, 1_050 // at_once)
+    assert asked["HeadObject"] == {2: 1, 1: 50}[pages]
+
+
+def counted_requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The requests to the store from now on, by their names."""
+    asked: Counter[str] = Counter()
+    call = AioBaseClient._make_api_call
+
+    async def counted(client: Any, name: str, arguments: Any) -> Any:
+        asked[name] += 1
+        return await call(client, name, arguments)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
+    return asked
 
 
 def test_concurrent_creations_of_a_file_have_one_winner(files: Files, root: str) -> None:
@@ -176,14 +213,7 @@ def test_probe_requests_only_its_registered_commit_and_later_ones(
     offset = new_offset(25, tracked)
     offset = replace(offset, fingerprint=fingerprint_of(contents[25]))
     stream = new_stream(source=Source("t", root, "t"), offset=offset)
-    asked: Counter[str] = Counter()
-    call = AioBaseClient._make_api_call
-
-    async def counted(client: Any, name: str, arguments: Any) -> Any:
-        asked[name] += 1
-        return await call(client, name, arguments)
-
-    monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
+    asked = counted_requests(monkeypatch)
 
     found = SourceLog(files).probe(stream)
 

@@ -39,6 +39,15 @@ def test_sizes_are_returned_and_missing_files_have_no_size(names: list[str]) -> 
     assert Files().sizes([*names, names[0]]) == expected
 
 
+def test_sizes_of_local_uris_follow_links_and_take_names_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "ä %20 b").write_text("four")
+    (tmp_path / "link").symlink_to(tmp_path / "ä %20 b")
+    (tmp_path / "broken").symlink_to(tmp_path / "nothing")
+    uris = [f"file://{tmp_path}/{name}" for name in ("ä %20 b", "link", "broken")]
+
+    assert Files().sizes(uris) == dict(zip(uris, (4, 4, None), strict=True))
+
+
 def test_empty_request_returns_no_sizes_and_no_contents() -> None:
     assert Files().sizes([]) == {}
     assert Files().read_each([]) == {}
