@@ -74,7 +74,7 @@ $(VENV)/s3a/.installed: requirements/s3a.ivy.xml $(VENV)/.jars .ci/s3a-jars
 	@touch $@
 
 .PHONY: test
-test: checks test-fast test-jvm ## lint, the docs, every layer of tests
+test: checks test-fast test-jvm test-cluster ## lint, the docs, every layer of tests
 
 .PHONY: checks
 checks: venv java check-engine ## lint and the docs, while Spark fetches its jars
@@ -111,10 +111,11 @@ test-cluster: venv jars cluster-jars ## the tests on an S3 store and a Spark clu
 	$(PYTEST) tests/cluster -m 'not thorough' $(JUNIT)
 
 .PHONY: test-thorough
-test-thorough: venv jars ## what is too long for CI: more variants and random examples, a benchmark
+test-thorough: venv jars cluster-jars ## what is too long for CI: more variants and random examples, a benchmark
 	$(PYTEST) tests/unit tests/protocol -m thorough $(SESSIONS)
 	$(WITH_JVM) $(PYTEST) tests/faults tests/docs tests/engine -m thorough $(SESSIONS) $(JUNIT)
 	$(WITH_JVM) $(PYTEST) tests/connect -m thorough
+	$(PYTEST) tests/cluster -m thorough
 	HYPOTHESIS_PROFILE=thorough MACHINE_EXAMPLES=$(EXAMPLES) $(WITH_JVM) $(PYTEST) tests/stateful \
 		-o timeout=0 -m 'stateful or thorough' $(SESSIONS)
 	$(MAKE) bench ROWS=200000 \

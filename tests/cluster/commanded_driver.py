@@ -36,6 +36,13 @@ def write_log_file(spark: SparkSession, log_store: str, path: str, content: str)
     store(conf).write(jvm.org.apache.hadoop.fs.Path(path), lines.iterator(), False, conf)
 
 
+def create_stream(
+    spark: SparkSession, state: str, options: dict[str, str], name: str, table: str
+) -> None:
+    """Create a stream on a table."""
+    Engine(spark, state, storage_options=options).create_stream(name, on_table=table)
+
+
 def consume(
     spark: SparkSession, state: str, options: dict[str, str], statements: list[str], consumer: str
 ) -> str:
@@ -45,7 +52,7 @@ def consume(
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (sql, write_log_file, consume)
+    each.__name__: each for each in (sql, write_log_file, create_stream, consume)
 }
 
 

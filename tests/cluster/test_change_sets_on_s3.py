@@ -26,6 +26,7 @@ def a_write(chance: random.Random) -> str:
     )
 
 
+@pytest.mark.in_ci("true")
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_change_set_on_s3_is_the_difference_of_versions(lab: ClusterLab, vectors: str) -> None:
     chance = random.Random(f"s3 {vectors}")

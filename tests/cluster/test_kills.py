@@ -103,6 +103,7 @@ def executors_of(worker: psutil.Process) -> list[psutil.Process]:
     ]
 
 
+@pytest.mark.thorough
 def test_executor_killed_during_a_consumption_changes_nothing(
     scene: ClusterLab, stack: LocalStack, new_driver: Callable[[], Driver]
 ) -> None:
@@ -120,6 +121,7 @@ def test_executor_killed_during_a_consumption_changes_nothing(
     check(scene)
 
 
+@pytest.mark.thorough
 def test_worker_killed_during_a_consumption_changes_nothing(
     scene: ClusterLab, stack: LocalStack, new_driver: Callable[[], Driver]
 ) -> None:
@@ -155,6 +157,7 @@ def test_driver_killed_during_a_consumption_is_continued_by_the_next(
     check(scene)
 
 
+@pytest.mark.thorough
 def test_connect_server_killed_during_a_consumption_is_continued_by_the_next(
     scene: ClusterLab, stack: LocalStack, connected: Callable[[], SparkSession]
 ) -> None:

@@ -87,6 +87,7 @@ def test_two_drivers_that_write_one_version_lose_none_by_conditional_put(
         assert lost > 0
 
 
+@pytest.mark.in_ci("conditional put")
 def test_inserts_of_two_drivers_at_once_all_stay_by_conditional_put(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
