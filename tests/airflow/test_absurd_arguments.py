@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
-from inspect import getmembers, isclass, signature
-from pkgutil import iter_modules
+from inspect import signature
 from types import SimpleNamespace
 
 import pytest
@@ -18,9 +16,9 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 from history_options import APPLY_OPTIONS
+from package_operators import package_operators
 from streams import NOON, new_stream, register
 
-from airflow_provider_cdc import operators as package
 from airflow_provider_cdc.assets.change_stream import change_stream_asset
 from airflow_provider_cdc.assets.stream import (
     consumption_asset,
@@ -290,26 +288,10 @@ def test_absurd_argument_of_an_operator_ends_in_our_error(catalog, operator, arg
 
 
 def test_every_argument_of_every_operator_is_tried():
-    assert set(GOOD) == {*operators(), StreamHasDataSensor, PartitionsReadySensor}
+    assert set(GOOD) == {*package_operators(), StreamHasDataSensor, PartitionsReadySensor}
     for operator, given in GOOD.items():
         left = own_arguments(operator) - given.keys() - OF_EVERY_TASK
         assert left == NOT_TRIED.get(operator, set()), operator
-
-
-def operators() -> set[type[BaseOperator]]:
-    """The operators of the package that a DAG author writes."""
-    modules = (
-        import_module(f"{package.__name__}.{found.name}")
-        for found in iter_modules(package.__path__)
-    )
-    members = (kind for module in modules for _, kind in getmembers(module, isclass))
-    return {
-        kind
-        for kind in members
-        if issubclass(kind, BaseOperator)
-        and kind.__module__.startswith(package.__name__)
-        and not kind.__subclasses__()
-    }
 
 
 def own_arguments(operator: type[BaseOperator]) -> set[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from weakref import WeakSet
 
 from pyspark.errors import PySparkException
@@ -14,6 +17,8 @@ from ...core.requirements import DELTA_PACKAGE, DELTA_SETTINGS, SPARK, check_set
 _PROBE = "DESCRIBE DETAIL delta.`/airflow_provider_cdc/no/table`"
 _UNKNOWN_STATEMENT = "PARSE_SYNTAX_ERROR"
 _NOT_LOADED = "DATA_SOURCE_NOT_FOUND"
+# The client of Spark Connect logs each error of a server, also one that is expected.
+_CLIENT_LOGGER = "pyspark.sql.connect.logging"
 _checked: WeakSet[SparkSession] = WeakSet()
 
 
@@ -32,7 +37,8 @@ def check_session(spark: SparkSession) -> None:
     )
     check_settings({name: spark.conf.get(name, None) or "" for name in DELTA_SETTINGS})
     try:
-        spark.sql(_PROBE).collect()
+        with _quiet_client():
+            spark.sql(_PROBE).collect()
     except PySparkException as error:
         # Any other error comes from Delta: there is no such table.
         if (error.getCondition() or "").startswith((_UNKNOWN_STATEMENT, _NOT_LOADED)):
@@ -44,3 +50,14 @@ def check_session(spark: SparkSession) -> None:
                 " it with airflow_provider_cdc.engine.local_session()",
             ) from None
     _checked.add(spark)
+
+
+@contextmanager
+def _quiet_client() -> Iterator[None]:
+    logger = logging.getLogger(_CLIENT_LOGGER)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
