@@ -38,7 +38,7 @@ _READ = frozenset(
         "variantType-preview",
     }
 )
-_DROP = "remove it with ALTER TABLE ... DROP FEATURE"
+_DROP = "remove that feature with ALTER TABLE ... DROP FEATURE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,19 @@ def check_range_readable(stream: Stream, commits: Sequence[Commit], end: Offset)
     :param end: the offset after them
     :raises StreamUnusable: what :func:`check_readable` refuses; the message names the feature
     """
-    protocols = [commit.protocol for commit in commits if commit.protocol is not None]
     # A catalog that has given a table up has published all commits, so only the end counts.
-    found = _elsewhere(end.protocol) or _first_unknown([end.protocol, *protocols])
+    found = _elsewhere(end.protocol) or _unknown(end.protocol)
+    if found is None:
+        # Its files may be of a kind that the engine does not know, even if later ones are not.
+        protocols = [commit.protocol for commit in commits if commit.protocol is not None]
+        between = next(filter(None, map(_unknown, protocols)), None)
+        found = between and _Obstacle(between.cause, stream.way_back)
     if found is not None:
         raise StreamUnusable(
             f"stream {stream.name}",
             f"cannot determine what changed in {stream.source.name}",
             cause=found.cause,
-            fix=f"{found.fix}; or drop the stream",
+            fix=found.fix,
         )
 
 
@@ -127,10 +131,6 @@ def _unknown(protocol: Mapping[str, Any]) -> _Obstacle | None:
             f"{_DROP}, or install a release of airflow-provider-cdc that knows it",
         )
     return None
-
-
-def _first_unknown(protocols: Iterable[Mapping[str, Any]]) -> _Obstacle | None:
-    return next(filter(None, map(_unknown, protocols)), None)
 
 
 def _features(protocol: Mapping[str, Any], kind: str) -> frozenset[str]:

@@ -21,7 +21,7 @@ NOBODY = 65534
 
 @contextmanager
 def without_rights(folder: Path) -> Iterator[None]:
-    """Make a ``folder`` that this process may not read. Root may read all, so root becomes nobody."""
+    """Make a ``folder`` that this process may not read. Root may read all, and becomes nobody."""
     is_root = os.geteuid() == 0
     folder.mkdir()
     folder.parent.chmod(0o755)
