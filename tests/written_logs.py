@@ -48,3 +48,26 @@ def after(seconds: float) -> datetime:
 
 def _milliseconds(seconds: float) -> int:
     return int(after(seconds).timestamp() * 1000)
+
+
+def set_protocol(
+    table: str, reader: tuple[str, ...] = (), writer: tuple[str, ...] = (), reader_version: int = 3
+) -> None:
+    """Commit a protocol with more features to the log of a table, as another release of Delta or a
+    catalog does.
+    """
+    log = Path(table, "_delta_log")
+    commits = sorted(file for file in log.glob("*.json") if file.stem.isdigit())
+    lines = [line for file in commits for line in file.read_text(encoding="utf-8").splitlines()]
+    found = [action["protocol"] for action in map(json.loads, lines) if "protocol" in action][-1]
+    protocol = {
+        "minReaderVersion": reader_version,
+        "minWriterVersion": 7,
+        "readerFeatures": sorted({*found.get("readerFeatures", ()), *reader}),
+        "writerFeatures": sorted({*found.get("writerFeatures", ()), *reader, *writer}),
+    }
+    info = {"timestamp": _milliseconds(0), "operation": "SET TBLPROPERTIES"}
+    actions = [{"commitInfo": info}, {"protocol": protocol}]
+    version = int(commits[-1].stem) + 1
+    text = "\n".join(map(json.dumps, actions))
+    (log / f"{version:020d}.json").write_text(text, encoding="utf-8")

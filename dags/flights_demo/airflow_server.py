@@ -32,6 +32,7 @@ ANSWER_SECONDS = 30.0
 _STOP_SECONDS = 20
 _MIGRATION_SECONDS = 300
 _PASSWORDS = "simple_auth_manager_passwords.json.generated"
+_OF_CONNECT = ("SPARK_CONNECT_MODE", "SPARK_REMOTE")
 _PARTS = {
     "api-server": (),
     "dag-processor": (),
@@ -97,8 +98,11 @@ class AirflowServer:
     def environment(self) -> dict[str, str]:
         """The environment that the server and its tasks run in."""
         interpreter = Path(sys.executable).parent
+        # A process with a session over Spark Connect marks its environment, and Spark starts no
+        # driver in such an environment.
+        inherited = {name: v for name, v in os.environ.items() if not name.startswith(_OF_CONNECT)}
         return {
-            **os.environ,
+            **inherited,
             "PATH": f"{interpreter}{os.pathsep}{os.environ['PATH']}",
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags_folder),

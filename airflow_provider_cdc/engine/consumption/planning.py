@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..core.delta.catalog_managed import check_features
+from ..core.delta.table_features import check_commits_here
 from ..core.errors import (
     ConsumptionOpen,
     InvalidStatement,
@@ -116,7 +116,8 @@ class Planner:
             found = self._tables.find(statement.target)
         if found is not None:
             problem = "cannot be the target of a consumption"
-            check_features(f"target {found.name}", problem, found.features)
+            protocol = self._targets.log.protocol(found.location)
+            check_commits_here(f"target {found.name}", problem, protocol)
         return found
 
     def _check_free(self, statement: Statement, table: Table | None, consumer: str) -> None:

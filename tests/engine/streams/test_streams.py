@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,9 @@ from airflow_provider_cdc.engine import (
     StreamNotFound,
     StreamStale,
     TableNotFound,
-    Version,
 )
 from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, ColumnStyle, StreamMode
-from airflow_provider_cdc.engine.core.names import TableName
-from airflow_provider_cdc.engine.spark.reading.found_sources import FoundSource, Sources
-from airflow_provider_cdc.engine.spark.tables.delta_tables import Table, Tables
+from airflow_provider_cdc.engine.spark.tables.delta_tables import Tables
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
@@ -283,41 +279,6 @@ def test_creation_is_refused_if_tracking_is_switched_off_meanwhile(
     with pytest.raises(StreamConflict, match="switched row tracking off meanwhile"):
         create(untracked, table="plain")
     assert untracked.engine.describe_streams() == []
-
-
-def test_stream_on_a_catalog_managed_table_is_refused(
-    untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    look_up = Sources.table
-
-    def managed(sources: Sources, *given: Any) -> FoundSource:
-        found = look_up(sources, *given)
-        (base,) = found.bases
-        protocol = {**base.offset.protocol, "writerFeatures": ["catalogManaged"]}
-        offset = replace(base.offset, protocol=protocol)
-        return replace(found, bases=(replace(base, offset=offset),))
-
-    monkeypatch.setattr(Sources, "table", managed)
-    with pytest.raises(InvalidRequest, match="only its catalog knows its newest commits"):
-        create(untracked, table="plain")
-    assert ENABLED not in properties(untracked, "plain")
-    with pytest.raises(InvalidRequest, match="only its catalog knows its newest commits"):
-        untracked.engine.changes(untracked.path("plain"), at=Version(0))
-
-
-def test_catalog_managed_target_is_refused(lab: StreamLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab.make("copy", "id INT, v STRING")
-    look_up = Tables.find
-
-    def managed(tables: Tables, name: TableName) -> Table | None:
-        found = look_up(tables, name)
-        return None if found is None else replace(found, features=("catalogManaged",))
-
-    create(lab)
-    monkeypatch.setattr(Tables, "find", managed)
-    with pytest.raises(InvalidRequest, match=r"copy.*only its catalog knows its newest commits"):
-        lab.consume("INSERT INTO {copy} SELECT id, v FROM s")
-    assert lab.rows("copy") == []
 
 
 def test_failed_creation_beside_another_stream_leaves_tracking_on(

@@ -20,9 +20,9 @@ from typing import Any
 
 from ..errors import ChangeTrackingDisabled, InvalidRequest
 from ..retention.table_retention import without_extensions
-from .catalog_managed import check_not_catalog_managed
 from .deletion_vectors import VectorFiles
 from .log_actions import ROW_VERSION_SETTING, DeletionVector
+from .table_features import check_readable
 from .table_snapshot import Action, TableSnapshot
 from .tracking import ENABLED, is_tracked
 
@@ -49,7 +49,7 @@ def check_clonable(subject: str, source: TableSnapshot) -> None:
 
     :param subject: the source, for messages
     :raises ChangeTrackingDisabled: its rows have no ids
-    :raises InvalidRequest: a catalog manages the source, so its log does not show all of it
+    :raises InvalidRequest: a table feature of the source keeps its log from showing all of it
     """
     untracked = sum(file.get("baseRowId") is None for file in source.files)
     if not is_tracked(source.metadata) or untracked:
@@ -60,7 +60,7 @@ def check_clonable(subject: str, source: TableSnapshot) -> None:
             cause=f"expected row tracking to be on, {found}",
             fix=f"ALTER TABLE ... SET TBLPROPERTIES ('{ENABLED}' = 'true'), then clone it again",
         )
-    check_not_catalog_managed(subject, "cannot be cloned", source.protocol)
+    check_readable(subject, "cannot be cloned", source.protocol)
 
 
 def check_apart(subject: str, source: str, target: str) -> None:

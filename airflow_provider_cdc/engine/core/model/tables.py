@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A Delta table: the user's name for it, its quoted SQL, its root, and, if a catalog knows it,
-    its table features.
-    """
+    """A Delta table: the user's name for it, its quoted SQL, and its root."""
 
     name: str
     sql: str
     location: str
-    features: tuple[str, ...] = ()

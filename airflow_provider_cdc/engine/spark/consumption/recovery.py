@@ -22,6 +22,7 @@ from pyspark.sql.types import CharType, StructField
 from ...consumption.attempts import BEGIN_TRIES, Attempt, ConsumptionServices
 from ...consumption.consumer import resume_consumption, run_consumption
 from ...core.change_sets.read_plan import ReadPlan, Strategy
+from ...core.delta.table_features import check_readable
 from ...core.delta.tracking import ENABLED, is_tracked
 from ...core.errors import ChangeTrackingDisabled, InvalidRequest, StatementFailed
 from ...core.model.access import Right, check_access
@@ -117,10 +118,13 @@ class Recovery:
         if self._within is not None:
             return TableRange(stream.offset.version, stream.offset)
         end = self._parts.sources.newest_offset(stream.source.location)
+        subject = f"stream {stream.name}"
+        problem = f"cannot advance to the newest version of {stream.source.name}"
+        check_readable(subject, problem, end.protocol)
         if not is_tracked(end.metadata):
             raise ChangeTrackingDisabled(
-                f"stream {stream.name}",
-                f"cannot advance to the newest version of {stream.source.name}",
+                subject,
+                problem,
                 cause="its row tracking is off",
                 fix=f"ALTER TABLE {stream.source.name} SET TBLPROPERTIES ('{ENABLED}' = 'true')",
             )

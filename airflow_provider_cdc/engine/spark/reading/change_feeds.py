@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from ...core.change_feed.feed_options import OutOfRange
 from ...core.change_feed.feed_request import FeedEdge
-from ...core.delta.catalog_managed import check_not_catalog_managed
 from ...core.delta.tracking import offset_before, offset_of
 from ...core.errors import CdcError, InvalidRequest
 from ...core.model.sources import Base, Offset
@@ -60,8 +59,6 @@ class ChangeFeeds:
         subject = f"change feed of {name.sql}"
         bounds = self._bounds(subject, request)
         found = self._table(subject, name)
-        (newest,) = found.newest
-        check_not_catalog_managed(subject, "cannot be read", newest.protocol)
         try:
             rows = self._rows(subject, found, bounds, request)
         except LogIncomplete as error:

@@ -9,7 +9,6 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 
 from ...core.arguments.points import Bound, check_order, ends_before_it_begins
-from ...core.delta.catalog_managed import check_not_catalog_managed
 from ...core.delta.tracking import describe_offset
 from ...core.errors import CdcError
 from ...core.model.sources import Offset
@@ -48,8 +47,6 @@ class TableChanges:
             )
 
         offsets = offsets_at(start)
-        for newest in found.newest:
-            check_not_catalog_managed(subject, "cannot be read", newest.protocol)
         ends = found.newest if end is None else offsets_at(end)
         for offset, last in zip(offsets, ends, strict=True):
             if last.version < offset.version:

@@ -22,6 +22,10 @@ _OF_THE_CONNECTION = (
 # the second that of a JVM that no longer answers.
 _LOST = ("INVALID_HANDLE", "NO_ACTIVE_SESSION")
 _LOST_CLASSES = ("SparkConnectGrpcException", "Py4JNetworkError")
+# Delta's conditions for a table whose protocol it does not know, or that contradicts itself.
+_OF_THE_PROTOCOL = re.compile(
+    r"\[DELTA_(?:UNSUPPORTED_FEATURES_FOR_|INVALID_PROTOCOL_VERSION|FEATURES_PROTOCOL_)"
+)
 _STACK = re.compile(r"\s+at \S|\s*\.\.\. \d+ (more|common frames)")
 _CALL = re.compile(r"An error occurred while calling \S+\.$")
 # This text separates the message of an analysis, with its position, from the partly resolved plan.
@@ -62,6 +66,14 @@ def reason(error: Exception) -> str:
 def first_line(error: Exception) -> str:
     """The first line of :func:`reason`, with the position that Spark names."""
     return reason(error).partition("\n")[0].rstrip(".; ")
+
+
+def protocol_refusal(error: Exception) -> str | None:
+    """What Delta says about a table whose features it does not support; ``None``: ``error`` is
+    about something else.
+    """
+    text = first_line(error)
+    return text if _OF_THE_PROTOCOL.search(text) else None
 
 
 def raised_text(error: Exception, mark: str) -> str | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ...core.delta.catalog_managed import check_not_catalog_managed
 from ...core.delta.table_schema import Layout
 from ...core.delta.tracking import ENABLED, is_tracked
 from ...core.errors import InvalidRequest, StreamConflict, StreamExists, TableNotFound
@@ -63,10 +62,6 @@ class Creation:
         self.tables.check_free(spec.name)
         found = self._found(spec, snapshot)
         draft = self._draft(spec, found, upsert_table)
-        for base in draft.bases:
-            protocol = base.offset.protocol
-            problem = f"cannot be created on {base.source.name}"
-            check_not_catalog_managed(spec.subject, problem, protocol)
         if found.folder is not None:
             check_names(draft, Layout.of({"schemaString": found.folder.schema}).column_names)
         if draft.mode is StreamMode.FEED:

@@ -7,14 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from ...core.errors import InvalidName, NotADeltaTable, TableNotFound
+from ...core.delta.table_features import check_readable
+from ...core.errors import InvalidName, InvalidRequest, NotADeltaTable, TableNotFound
 from ...core.model.sources import Offset
 from ...core.model.tables import Table
 from ...core.names import TableName, quote, spark_literal, stream_name
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
+from ...storage.files.schemes import read_allowed
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import SourceLog
-from ..session.failures import first_line
+from ..session.failures import first_line, protocol_refusal
 from ..session.session_settings import escaped_literals
 
 _CONVERT = "name a Delta table, or convert it with CONVERT TO DELTA"
@@ -45,6 +47,7 @@ class Tables:
         """The Delta table ``name``; ``None``: there is no such table.
 
         :raises NotADeltaTable: something else has that name
+        :raises InvalidRequest: this Delta or this process cannot read it
         """
         if name.path is not None:
             return self._at_path(name, name.path)
@@ -56,12 +59,13 @@ class Tables:
                 return None
             found = condition or first_line(error)
             raise _not_delta(name, found, _VIEW if "VIEW" in condition else _OTHER) from None
+        except Exception as error:  # pyspark has no classes for errors of the JVM
+            raise _refused(name.sql, error) from error
         if detail is None or detail["format"] != "delta":
             kind = str(detail["format"]) if detail else "unknown"
             fix = _CONVERT if kind in _CONVERTED else _OTHER
             raise _not_delta(name, f"its format is {kind}", fix)
-        features = tuple(detail["tableFeatures"] or ())
-        return Table(name.sql, name.sql, detail["location"], features)
+        return Table(name.sql, name.sql, detail["location"])
 
     def get(self, name: TableName) -> Table:
         """The Delta table ``name``.
@@ -92,16 +96,20 @@ class Tables:
         """Set table properties that the engine chooses, and unset those that are ``None``.
 
         :param table: its name as SQL
+        :raises InvalidRequest: Delta does not write to a table with these features
         """
         given = {name: value for name, value in properties.items() if value is not None}
         unset = [spark_literal(name) for name, value in properties.items() if value is None]
         with escaped_literals(self._spark):
-            if given:
-                self._spark.sql(f"ALTER TABLE {table} SET {table_properties(given)}")
-            if unset:
-                self._spark.sql(
-                    f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
-                )
+            try:
+                if given:
+                    self._spark.sql(f"ALTER TABLE {table} SET {table_properties(given)}")
+                if unset:
+                    self._spark.sql(
+                        f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
+                    )
+            except Exception as error:  # pyspark has no classes for errors of the JVM
+                raise _refused(table, error) from error
 
     def create_at(
         self, location: str, columns: Sequence[str], properties: Mapping[str, str]
@@ -136,14 +144,21 @@ class Tables:
             return None
 
     def newest_offset(self, table: Table) -> Offset:
-        """The offset at the table's newest version."""
-        return SourceLog(self._files).newest_offset(table.location)
+        """The offset at the table's newest version.
+
+        :raises InvalidRequest: the log does not show all changes of the table to this engine
+        """
+        found = SourceLog(self._files).newest_offset(table.location)
+        check_readable(f"table {table.name}", "cannot be read by its log", found.protocol)
+        return found
 
     def _at_path(self, name: TableName, path: str) -> Table | None:
         root = path.rstrip("/")
-        if DeltaLog(root, self._files).is_begun:
-            return Table(name.sql, name.sql, root)
-        if found := self._left(root, _EMPTY_LOG) or self._left(f"{root}/_delta_log", _EMPTY_LOG):
+        with read_allowed(root):
+            if DeltaLog(root, self._files).is_begun:
+                return Table(name.sql, name.sql, root)
+            found = self._left(root, _EMPTY_LOG) or self._left(f"{root}/_delta_log", _EMPTY_LOG)
+        if found:
             fix = _CONVERT if any(each.endswith(_PARQUET) for each in found) else _OTHER
             if self._files.exists(f"{root}/_delta_log"):
                 fix = _CUT_OFF
@@ -177,6 +192,20 @@ def _missing(name: TableName) -> TableNotFound:
         "does not exist",
         cause="expected a Delta table of that name, found none",
         fix="check the spelling and the session's current catalog and schema",
+    )
+
+
+def _refused(table: str, error: Exception) -> Exception:
+    """What a failed statement on ``table`` means for the caller: ``error``, or a clearer one."""
+    cause = protocol_refusal(error)
+    if cause is None:
+        return error
+    return InvalidRequest(
+        f"table {table}",
+        "cannot be used by this Delta",
+        cause=cause,
+        fix="remove that feature with ALTER TABLE ... DROP FEATURE, or run a release of Delta that"
+        " knows it",
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...core.consumption.statement_log import (
     StatementState,
     filled_by,
@@ -30,6 +33,17 @@ class TargetLog:
             return DeltaLog(location, self._files).listing(since=since).latest_version
         except NotADeltaTable:
             return -1
+
+    def protocol(self, location: str) -> Mapping[str, Any]:
+        """The ``protocol`` action in force at the newest version of the table at ``location``.
+        Empty if the log no longer shows it: then only Delta can check it.
+
+        :raises NotADeltaTable: there is no Delta log
+        """
+        try:
+            return DeltaLog(location, self._files).newest_state().protocol
+        except LogIncomplete:
+            return {}
 
     def filled_by(self, location: str) -> str | None:
         """The id of the consumption that filled a result table; ``None`` if the table is empty, or

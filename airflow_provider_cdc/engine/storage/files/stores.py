@@ -29,6 +29,7 @@ from .listings import (
     names_in_order,
     sizes_in_order,
 )
+from .schemes import check_scheme
 from .store_options import fsspec_options
 
 # Hadoop's schemes for stores that fsspec knows under another name.
@@ -314,6 +315,8 @@ class Files:
         if colon and scheme in SCHEMES:
             scheme = SCHEMES[scheme]
             uri = f"{scheme}:{rest}"
+        if not uri.startswith(_LOCAL):
+            check_scheme(uri)
         filesystem, path = url_to_fs(uri, **fsspec_options(self._options, scheme))
         # Each read of a log has to see the newest files.
         filesystem.invalidate_cache()

@@ -15,9 +15,9 @@ from ...core.change_sets.read_plan import Strategy, plan_inserts, plan_survivors
 from ...core.change_sets.rewrites import net_difference
 from ...core.consumption.batches import BatchLimit
 from ...core.consumption.statement_log import settled_batch
-from ...core.delta.catalog_managed import check_log_is_whole
 from ...core.delta.layout_history import keeps_fields
 from ...core.delta.log_actions import Commit, DataFile
+from ...core.delta.table_features import check_range_readable
 from ...core.delta.table_schema import Layout
 from ...core.delta.tracking import (
     check_source,
@@ -32,6 +32,7 @@ from ...core.errors import ChangeTrackingDisabled, InvalidRange, NotADeltaTable,
 from ...core.model.sources import Offset
 from ...core.model.stream import AppendSemantics, Stream, StreamMode
 from ..delta.delta_log import DeltaLog, Listing, LogIncomplete
+from ..files.schemes import read_allowed
 from ..files.stores import Files
 from .folder_logs import FolderLogs
 from .lost_sources import log_incomplete, source_missing, source_replaced
@@ -154,8 +155,10 @@ class SourceLog:
         """The offset at the newest version of the table at ``location``.
 
         :raises NotADeltaTable: there is no Delta log
+        :raises InvalidRequest: its store does not let this process read it
         """
-        return offset_of(DeltaLog(location, self._files).newest_state())
+        with read_allowed(location):
+            return offset_of(DeltaLog(location, self._files).newest_state())
 
     def newest_version(self, stream: Stream) -> int:
         """The newest version of the first table of ``stream``, from one listing. A folder is
@@ -264,7 +267,7 @@ class SourceLog:
         log = DeltaLog(stream.source.location, self._files)
         commits = self._commits(stream, log, through, _ALL, is_open=False)
         end = offset_after(stream.offset, commits)
-        check_log_is_whole(stream, end)
+        check_range_readable(stream, commits, end)
         return SourceRange(stream, stream.offset, end, tuple(commits))
 
     def span_from(self, stream: Stream, *, through: Sequence[int] | None = None) -> StreamSpan:
@@ -341,7 +344,7 @@ class SourceLog:
         commits = self._commits(stream, log, last, limit, is_open=is_open)
         end = offset_after(stream.offset, commits)
         check_source(stream, end)
-        check_log_is_whole(stream, end)
+        check_range_readable(stream, commits, end)
         check_tracking(stream, commits)
         if stream.folder is None:
             return SourceRange(stream, stream.offset, end, tuple(commits))
@@ -350,7 +353,8 @@ class SourceLog:
 
     def _listing(self, stream: Stream, log: DeltaLog) -> Listing:
         try:
-            found = log.listing(since=stream.offset.version)
+            with read_allowed(log.location):
+                found = log.listing(since=stream.offset.version)
         except NotADeltaTable:
             raise source_missing(stream) from None
         if found.latest_version < stream.offset.version:

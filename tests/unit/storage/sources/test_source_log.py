@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,13 +164,37 @@ def test_replaced_source_is_reported_if_the_offset_commit_is_missing(
             ask(log.stream)
 
 
-def test_range_of_a_source_that_a_catalog_now_manages_is_refused(log: Log) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "cause"),
+    [
+        ({"writerFeatures": ["catalogManaged"]}, "only its catalog knows its newest commits"),
+        ({"writerFeatures": ["coordinatedCommits-preview"]}, "only its catalog knows"),
+        ({"readerFeatures": ["futureReader"]}, "this release knows, found futureReader"),
+        ({"minReaderVersion": 4}, "expected reader version 3 or lower, found 4"),
+    ],
+)
+def test_range_of_a_source_with_an_unreadable_log_is_refused(
+    log: Log, protocol: dict[str, Any], cause: str
+) -> None:
+    log.insert(1)
+    log.write(2, {"protocol": {"minReaderVersion": 3} | protocol})
+    staged = log.folder / "_staged_commits"
+    staged.mkdir()
+    # A commit that only the catalog can name, as a catalog-managed table has it.
+    (staged / f"{3:020d}.{uuid.uuid4()}.json").write_text("{}", encoding="utf-8")
+
+    for ask in (SourceLog(Files()).probe, SourceLog(Files()).range):
+        with pytest.raises(StreamUnusable, match=cause):
+            ask(log.stream)
+
+
+def test_bounded_range_before_a_catalog_took_over_is_read(log: Log) -> None:
     log.insert(1)
     log.write(2, {"protocol": {"minReaderVersion": 3, "writerFeatures": ["catalogManaged"]}})
 
-    for ask in (SourceLog(Files()).probe, SourceLog(Files()).range):
-        with pytest.raises(StreamUnusable, match="only its catalog knows its newest commits"):
-            ask(log.stream)
+    found = SourceLog(Files()).range(log.stream, limit=BatchLimit(max_commits=1))
+
+    assert found.end.version == 1
 
 
 def test_commits_report_the_first_missing_version(log: Log) -> None:
