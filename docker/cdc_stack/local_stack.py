@@ -55,6 +55,11 @@ class LocalStack:
         return f"spark://{self.site.addresses['spark-master']}"
 
     @property
+    def master_page(self) -> str:
+        """The web page of Spark's master."""
+        return f"http://{self.site.addresses['spark-master-page']}"
+
+    @property
     def connect_url(self) -> str:
         """The URL of the Spark Connect server."""
         return f"sc://{self.site.addresses['spark-connect']}"
@@ -70,18 +75,16 @@ class LocalStack:
         :param s3: where the driver reaches the S3 store, if not directly
         """
         return {
-            **settings.cluster_settings(s3 or self.s3),
+            **settings.driver_settings(s3 or self.s3, LOOPBACK, LOOPBACK),
             **settings.s3a_secrets(KEY, SECRET),
             **_JVMS,
             "spark.jars": ",".join(spark_jars()),
-            "spark.driver.host": LOOPBACK,
-            "spark.driver.bindAddress": LOOPBACK,
         }
 
     def make_bucket(self) -> None:
-        """Create the bucket of state folder and tables."""
+        """Create the bucket of state folder and tables, if it does not exist."""
         options = fsspec_options(self.storage_options, "s3")
-        fsspec.filesystem("s3", **options).mkdir(settings.BUCKET)
+        fsspec.filesystem("s3", **options).makedirs(settings.BUCKET, exist_ok=True)
 
 
 def spark_jars() -> tuple[str, ...]:
@@ -135,5 +138,4 @@ def _connect_settings(stack: LocalStack) -> dict[str, str]:
         ),
         **settings.s3a_secrets(KEY, SECRET),
         **_JVMS,
-        "spark.sql.warehouse.dir": f"s3a://{settings.BUCKET}/warehouse",
     }
