@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,10 @@ _LOOPBACK = "127.0.0.1"
 _AIRFLOW_HOME = "/opt/airflow"
 _AIRFLOW_PORT = 8080
 _POSTGRES = "postgres"
-_MAKE_BUCKET = f"import s3fs; s3fs.S3FileSystem().makedirs('{settings.BUCKET}', exist_ok=True)"
+_MAKE_BUCKET = (
+    f"import s3fs; s3 = s3fs.S3FileSystem(client_kwargs={{'region_name': '{REGION}'}});"
+    f" s3.makedirs('{settings.BUCKET}', exist_ok=True)"
+)
 _INIT = "airflow db migrate && airflow pools set cdc_background 2 'Applies of upsert tables'"
 # Tasks run beside the scheduler, and so do the drivers that they start.
 _DRIVER_HOST = "airflow-scheduler"
@@ -82,10 +85,7 @@ def _stores() -> Yaml:
     bucket = Service(
         "s3-bucket",
         (SITE.python, "-c", _MAKE_BUCKET),
-        {
-            **settings.storage_options(SITE.addresses["s3"], S3_KEY, S3_SECRET),
-            "AWS_DEFAULT_REGION": REGION,
-        },
+        settings.storage_options(SITE.addresses["s3"], S3_KEY, S3_SECRET),
         after=("s3",),
     )
     return {
@@ -192,7 +192,10 @@ def _airflow_environment() -> Yaml:
         "AIRFLOW__API__SECRET_KEY": _from_env("AIRFLOW_SECRET_KEY"),
         "AIRFLOW__API_AUTH__JWT_SECRET": _from_env("AIRFLOW_JWT_SECRET"),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2://{database}",
-        **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(item, indent=2) for name, item in found.items()},
+        **{
+            f"AIRFLOW_CONN_{name.upper()}": json.dumps(item, indent=2)
+            for name, item in found.items()
+        },
     }
 
 
