@@ -33,12 +33,12 @@ RUN useradd --create-home --uid 50000 cdc && install -d -o cdc /data
 # The jars of Delta, and those with which Spark reads s3a://. The wheel has the log store's own.
 FROM engine AS jars
 WORKDIR /opt/cdc
-COPY requirements/s3a.ivy.xml ./s3a.ivy.xml
+COPY requirements/delta.ivy.xml requirements/s3a.ivy.xml ./
 RUN ivy=$(echo /usr/local/lib/python3.11/site-packages/pyspark/jars/ivy-*.jar) \
-    && java -jar "$ivy" -ivy s3a.ivy.xml -types jar bundle \
-       -retrieve '/opt/cdc/jars/[artifact]-[revision].[ext]' \
-    && java -jar "$ivy" -dependency io.delta delta-spark_4.2_2.13 4.4.0 -types jar \
-       -retrieve '/opt/cdc/jars/[artifact]-[revision].[ext]'
+    && for file in delta s3a; do \
+         java -jar "$ivy" -ivy "$file.ivy.xml" -types jar bundle \
+           -retrieve '/opt/cdc/jars/[artifact]-[revision].[ext]' || exit 1; \
+       done
 
 # Master, workers and Spark Connect server.
 FROM engine AS spark

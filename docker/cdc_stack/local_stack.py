@@ -20,7 +20,7 @@ from .services import WORKERS, Address, Site, s3_service, spark_services
 
 KEY, SECRET = "stack-key", "stack-secret"
 _PORTS = ("s3", "spark-master", "spark-master-page", *WORKERS, "spark-connect")
-_DELTA_JARS = (
+DELTA_JARS = (
     "io.delta_delta-spark_4.2_2.13-4.4.0.jar",
     "io.delta_delta-storage-4.4.0.jar",
 )
@@ -94,7 +94,7 @@ def spark_jars() -> tuple[str, ...]:
     """
     delta = Path("~/.ivy2.5.2/jars").expanduser()
     s3a = Path(sys.prefix) / "s3a"
-    found = [*map(delta.joinpath, _DELTA_JARS), *sorted(s3a.glob("*.jar"))]
+    found = [*map(delta.joinpath, DELTA_JARS), *sorted(s3a.glob("*.jar"))]
     if not s3a.is_dir() or not all(jar.exists() for jar in found):
         raise FileNotFoundError("jars of Spark are missing: run make cluster-jars")
     return tuple(jar.as_uri() for jar in [*found, log_store.jar()])

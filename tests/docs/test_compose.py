@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 import yaml
 from cdc_stack import compose
+from cdc_stack.local_stack import DELTA_JARS
 from cdc_stack.settings import s3a_secrets, storage_options
 
 from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE
@@ -186,10 +187,12 @@ def test_dockerfile_has_a_stage_for_each_image() -> None:
 
 
 def test_dockerfile_installs_the_delta_and_the_python_of_the_tests() -> None:
-    group, artifact, version = DELTA_PACKAGE.split(":")
+    ivy = (ROOT / "requirements/delta.ivy.xml").read_text(encoding="utf-8")
+    found = re.findall(r'org="(\S+)" name="(\S+)" rev="(\S+)"', ivy)
     (python,) = re.findall(r"^FROM python:(\d+\.\d+)", dockerfile(), re.MULTILINE)
 
-    assert f"-dependency {group} {artifact} {version} " in dockerfile()
+    assert tuple(DELTA_PACKAGE.split(":")) in found
+    assert {f"{group}_{name}-{version}.jar" for group, name, version in found} == set(DELTA_JARS)
     assert f"python{python}/" in compose.SITE_PACKAGES
     assert f"{compose.SITE_PACKAGES}/pyspark/jars/ivy-" in dockerfile()
     assert f"{compose.JARS.removeprefix('file://').removesuffix('*.jar')}[artifact]" in dockerfile()
