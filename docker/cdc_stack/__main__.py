@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from . import compose as compose_file
-from . import connections, settings
+from . import settings
+from .connections import connections, variable
 from .local_stack import KEY, SECRET, LocalStack, local_stack, spark_jars
 from .processes import LOOPBACK
 
@@ -42,17 +43,16 @@ def up(
 
 
 def _addresses(stack: LocalStack) -> str:
-    s3, addresses = stack.s3, stack.site.addresses
-    found = {
-        "spark_default": connections.spark_connect(addresses["spark-connect"]),
-        "cdc_default": connections.cdc_over_connect(s3, KEY, SECRET, "spark_default"),
-        "spark_cluster": connections.spark_cluster(addresses["spark-master"]),
-        "cdc_cluster": connections.cdc_over_cluster(
-            s3, KEY, SECRET, "spark_cluster", spark_jars(), LOOPBACK, LOOPBACK
-        ),
-    }
+    found = connections(
+        stack.site.addresses,
+        KEY,
+        SECRET,
+        jars=spark_jars(),
+        driver_host=LOOPBACK,
+        listen=LOOPBACK,
+    )
     lines = [
-        f"S3 store       http://{s3}, bucket {settings.BUCKET}",
+        f"S3 store       http://{stack.s3}, bucket {settings.BUCKET}",
         f"keys           {KEY} / {SECRET}",
         f"Spark master   {stack.master}, page {stack.master_page}",
         f"Spark Connect  {stack.connect_url}",
@@ -61,7 +61,7 @@ def _addresses(stack: LocalStack) -> str:
         "Airflow's connections, for the environment of all its parts. Jobs of cdc_default run on",
         "the Spark Connect server, those of cdc_cluster by spark-submit:",
         "",
-        *(f"export AIRFLOW_CONN_{name.upper()}='{json.dumps(it)}'" for name, it in found.items()),
+        *(f"export {variable(conn_id)}='{json.dumps(item)}'" for conn_id, item in found.items()),
         "",
         "Ctrl-C ends all services.",
     ]

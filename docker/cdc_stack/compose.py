@@ -11,7 +11,8 @@ import yaml
 
 from airflow_provider_cdc.engine import log_store
 
-from . import connections, settings
+from . import settings
+from .connections import connections, variable
 from .services import REGION, WORKERS, Address, Service, Site, s3_service, spark_services
 
 FILE = Path(__file__).parents[1] / "compose.yaml"
@@ -42,7 +43,6 @@ _ONE_LINE = 10_000
 _LOOPBACK = "127.0.0.1"
 _AIRFLOW_HOME = "/opt/airflow"
 _AIRFLOW_PORT = 8080
-_POSTGRES = "postgres"
 _MAKE_BUCKET = (
     f"import s3fs; s3 = s3fs.S3FileSystem(client_kwargs={{'region_name': '{REGION}'}});"
     f" s3.makedirs('{settings.BUCKET}', exist_ok=True)"
@@ -115,6 +115,8 @@ def _spark() -> Yaml:
 
 
 def _postgres() -> Yaml:
+    # While the image makes the database, its server listens on a socket of Unix only.
+    ready = ["CMD", "pg_isready", "--host", _LOOPBACK, "--username", "airflow"]
     return {
         "image": "postgres:16",
         "environment": {
@@ -123,14 +125,14 @@ def _postgres() -> Yaml:
             "POSTGRES_PASSWORD": _POSTGRES_PASSWORD,
         },
         "volumes": ["postgres-data:/var/lib/postgresql/data"],
-        "healthcheck": _health(["CMD", "pg_isready", "--username", "airflow"]),
+        "healthcheck": _health(ready),
         "restart": "unless-stopped",
     }
 
 
 def _airflow(environment: Yaml) -> Yaml:
     page = f"http://{_LOOPBACK}:{_AIRFLOW_PORT}/api/v2/monitor/health"
-    part, ready = "airflow-init", "airflow-api-server"
+    init, ready = "airflow-init", "airflow-api-server"
 
     def of(command: Sequence[str], after: Sequence[str], test: list[str] | None = None) -> Yaml:
         return {
@@ -151,34 +153,33 @@ def _airflow(environment: Yaml) -> Yaml:
     return {
         "airflow-init": of(("bash", "-c", _INIT), ["postgres"]),
         "airflow-api-server": {
-            **of(("airflow", "api-server"), [part], _answers(page)),
+            **of(("airflow", "api-server"), [init], _answers(page)),
             "ports": [_published(_AIRFLOW_PORT)],
         },
         "airflow-scheduler": of(
             ("airflow", "scheduler"),
-            [part, ready, "s3-bucket", "spark-connect"],
+            [init, ready, "s3-bucket", "spark-connect"],
             check("SchedulerJob"),
         ),
         "airflow-dag-processor": of(
-            ("airflow", "dag-processor"), [part, "s3-bucket"], check("DagProcessorJob")
+            ("airflow", "dag-processor"), [init, "s3-bucket"], check("DagProcessorJob")
         ),
         "airflow-triggerer": of(
-            ("airflow", "triggerer"), [part, ready, "s3-bucket"], check("TriggererJob")
+            ("airflow", "triggerer"), [init, ready, "s3-bucket"], check("TriggererJob")
         ),
     }
 
 
 def _airflow_environment() -> Yaml:
-    s3 = SITE.addresses["s3"]
-    found = {
-        "cdc_default": connections.cdc_over_connect(s3, S3_KEY, S3_SECRET, "spark_default"),
-        "spark_default": connections.spark_connect(SITE.addresses["spark-connect"]),
-        "cdc_cluster": connections.cdc_over_cluster(
-            s3, S3_KEY, S3_SECRET, "spark_cluster", [JARS], _DRIVER_HOST, SITE.listen
-        ),
-        "spark_cluster": connections.spark_cluster(SITE.addresses["spark-master"]),
-    }
-    database = f"airflow:{_POSTGRES_PASSWORD}@{_POSTGRES}:5432/airflow"
+    found = connections(
+        SITE.addresses,
+        S3_KEY,
+        S3_SECRET,
+        jars=[JARS],
+        driver_host=_DRIVER_HOST,
+        listen=SITE.listen,
+    )
+    database = f"airflow:{_POSTGRES_PASSWORD}@postgres:5432/airflow"
     return {
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__PARALLELISM": "4",
@@ -192,10 +193,7 @@ def _airflow_environment() -> Yaml:
         "AIRFLOW__API__SECRET_KEY": _from_env("AIRFLOW_SECRET_KEY"),
         "AIRFLOW__API_AUTH__JWT_SECRET": _from_env("AIRFLOW_JWT_SECRET"),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2://{database}",
-        **{
-            f"AIRFLOW_CONN_{name.upper()}": json.dumps(item, indent=2)
-            for name, item in found.items()
-        },
+        **{variable(conn_id): json.dumps(item, indent=2) for conn_id, item in found.items()},
     }
 
 
@@ -256,7 +254,7 @@ def _lasting(test: list[str] | None) -> Yaml:
 
 def _health(test: list[str]) -> Yaml:
     # Airflow's own command takes seconds of a processor, and other services do not wait for it.
-    interval, start_interval = ("60s", "20s") if "airflow" in test else ("15s", "3s")
+    interval, start_interval = ("60s", "20s") if test[1] == "airflow" else ("15s", "3s")
     return {
         "test": test,
         "interval": interval,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import settings
@@ -11,54 +11,56 @@ from .services import Address
 Connection = dict[str, Any]
 
 
-def spark_connect(connect: Address) -> Connection:
-    """The connection to the Spark Connect server."""
-    return {"conn_type": "spark_connect", "host": connect.host, "port": connect.port}
-
-
-def spark_cluster(master: Address) -> Connection:
-    """The connection to Spark's master, for ``spark-submit``."""
-    return {"conn_type": "spark", "host": f"spark://{master.host}", "port": master.port}
-
-
-def cdc_over_connect(s3: Address, key: str, secret: str, spark_conn_id: str) -> Connection:
-    """The connection to the state folder, for jobs on the Spark Connect server.
-
-    :param spark_conn_id: the id of the connection that :func:`spark_connect` describes
-    """
-    return {"conn_type": "cdc", "extra": _extra(s3, key, secret, spark_conn_id)}
-
-
-def cdc_over_cluster(
-    s3: Address,
+def connections(
+    addresses: Mapping[str, Address],
     key: str,
     secret: str,
-    spark_conn_id: str,
+    *,
     jars: Sequence[str],
-    host: str,
+    driver_host: str,
     listen: str,
-) -> Connection:
-    """The connection to the same state folder, for jobs whose driver is a process of their task.
+) -> dict[str, Connection]:
+    """The connections by their ids.
 
-    :param spark_conn_id: the id of the connection that :func:`spark_cluster` describes
-    :param jars: URIs of the jars of Delta and of s3a, where the task runs
-    :param host: by which the executors reach the driver
-    :param listen: the address on which the driver listens
+    Jobs of ``cdc_default`` run on the Spark Connect server. Those of ``cdc_cluster`` have a driver
+    beside their task. Both have the same state folder.
+
+    :param jars: URIs of the jars of Delta and of s3a, where tasks run
+    :param driver_host: by which executors reach the drivers of tasks
+    :param listen: the address on which these drivers listen
     """
-    extra = {
-        **_extra(s3, key, secret, spark_conn_id),
-        "jars": ",".join(jars),
-        "conf": settings.driver_settings(s3, host, listen),
-        "secret_conf": settings.s3a_secrets(key, secret),
-    }
-    return {"conn_type": "cdc", "extra": extra}
-
-
-def _extra(s3: Address, key: str, secret: str, spark_conn_id: str) -> Connection:
-    return {
+    s3, connect, master = (addresses[name] for name in ("s3", "spark-connect", "spark-master"))
+    state = {
         "state": settings.STATE,
-        "spark_conn_id": spark_conn_id,
         "principal": "airflow",
         "storage_options": settings.store_options(s3),
         "secret_storage_options": settings.store_secrets(key, secret),
     }
+    of_drivers = {
+        "jars": ",".join(jars),
+        "conf": settings.driver_settings(s3, driver_host, listen),
+        "secret_conf": settings.s3a_secrets(key, secret),
+    }
+    return {
+        "cdc_default": _cdc({"spark_conn_id": "spark_default", **state}),
+        "spark_default": {
+            "conn_type": "spark_connect",
+            "host": connect.host,
+            "port": connect.port,
+        },
+        "cdc_cluster": _cdc({"spark_conn_id": "spark_cluster", **state, **of_drivers}),
+        "spark_cluster": {
+            "conn_type": "spark",
+            "host": f"spark://{master.host}",
+            "port": master.port,
+        },
+    }
+
+
+def variable(conn_id: str) -> str:
+    """The name of the environment variable with the connection ``conn_id``."""
+    return f"AIRFLOW_CONN_{conn_id.upper()}"
+
+
+def _cdc(extra: Connection) -> Connection:
+    return {"conn_type": "cdc", "extra": extra}

@@ -15,8 +15,10 @@ import jsonschema
 import pytest
 import yaml
 from cdc_stack import compose
+from cdc_stack.__main__ import app
 from cdc_stack.local_stack import DELTA_JARS
 from cdc_stack.settings import s3a_secrets, storage_options
+from typer.testing import CliRunner
 
 from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE
 from airflow_provider_cdc.hooks.connection import CdcConnection
@@ -52,6 +54,13 @@ def variables_of_example() -> set[str]:
 
 def test_compose_file_is_what_the_description_makes() -> None:
     assert text() == compose.text(), "run make compose"
+
+
+def test_command_writes_the_compose_file(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(app, ["compose", "--file", str(tmp_path / "compose.yaml")])
+
+    assert answer.exit_code == 0, answer.output
+    assert (tmp_path / "compose.yaml").read_text(encoding="utf-8") == text()
 
 
 def test_compose_file_is_valid_by_the_compose_specification() -> None:
