@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_provider_cdc.engine import log_store
+
 from . import settings
 from .services import Address
 
@@ -36,9 +38,11 @@ def connections(
         "storage_options": settings.store_options(s3),
         "secret_storage_options": settings.store_secrets(key, secret),
     }
+    # Operators add the log store with its jar to a connection that does not name one.
+    conf = settings.driver_settings(s3, driver_host, listen)
     of_drivers = {
         "jars": ",".join(jars),
-        "conf": settings.driver_settings(s3, driver_host, listen),
+        "conf": {name: value for name, value in conf.items() if name not in log_store.SETTINGS},
         "secret_conf": settings.s3a_secrets(key, secret),
     }
     return {

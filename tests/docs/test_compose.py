@@ -21,6 +21,7 @@ from cdc_stack.settings import s3a_secrets, storage_options
 from typer.testing import CliRunner
 
 from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE
+from airflow_provider_cdc.engine.log_store import default_settings
 from airflow_provider_cdc.hooks.connection import CdcConnection
 
 ROOT = Path(__file__).parents[2]
@@ -124,6 +125,8 @@ def test_connections_of_airflow_are_valid(cdc: str, spark: str, conn_type: str) 
     assert parsed.spark_conn_id == spark
     s3 = compose.SITE.addresses["s3"]
     assert parsed.store_options == storage_options(s3, "word", "word")
+    # With a log store of its own, a job would get the name of the class and not its jar.
+    assert default_settings(parsed.conf)
 
 
 def test_parts_of_airflow_have_the_same_environment_and_mount_only_dags() -> None:
