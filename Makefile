@@ -151,6 +151,14 @@ demo: venv jars ## the flights demo, headless; DAYS=365 days of 2013
 up: venv jars ## the demo's Airflow, left running: prints its address and login
 	@PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/up --days $(DAYS) --stay
 
+.PHONY: cluster
+cluster: venv jars cluster-jars ## an S3 store, Spark and Spark Connect, left running: prints their addresses
+	@PYTHONPATH=$(CURDIR)/docker $(PYTHON) -m cdc_stack up --folder $(STATE)/cluster
+
+.PHONY: compose
+compose: venv ## write docker/compose.yaml from docker/cdc_stack
+	@PYTHONPATH=$(CURDIR)/docker $(PYTHON) -m cdc_stack compose
+
 .PHONY: bench
 bench: venv jars $(ICEBERG_VENV)/.installed ## every benchmark; ROWS=10000000 rows, BENCH='--resume ...'
 	PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m benchmarks --rows $(ROWS) $(BENCH)

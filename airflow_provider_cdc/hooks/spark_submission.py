@@ -89,12 +89,9 @@ class SparkSubmission(Submission):
         hidden = {key for key in given if is_secret(key) or is_lineage_secret(key)}
         self._secret_conf = {**connection.secret_conf, **{key: given.pop(key) for key in hidden}}
         # In cluster mode the driver's machine may not have the jar of the log store.
-        self._log_store = (
-            {}
-            if self.cluster_mode
-            else log_store.default_settings({**connection.conf, **self._secret_conf, **given})
-        )
-        settings = {**self._conf(), **self._log_store, **given}
+        chosen = {**connection.conf, **self._secret_conf, **given}
+        stores = {} if self.cluster_mode else log_store.default_settings(chosen)
+        settings = {**self._conf(), **stores, **given}
         self._environment = (
             {} if self.cluster_mode else log4j_environment(settings, _spark_folder())
         )
@@ -224,7 +221,8 @@ class SparkSubmission(Submission):
     def _jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
         """The packages that Spark must resolve, and the jars that are already known."""
         packages, jars = self._given_jars(conf)
-        own = [log_store.jar().as_uri()] if self._log_store else []
+        uses_own_store = not self.cluster_mode and log_store.CLASS in conf.values()
+        own = [log_store.jar().as_uri()] if uses_own_store else []
         known = [*(jars or "").split(","), *own]
         return packages, ",".join(dict.fromkeys(filter(None, known))) or None
 

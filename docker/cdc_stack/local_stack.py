@@ -20,7 +20,7 @@ from .services import WORKERS, Address, Site, s3_service, spark_services
 
 KEY, SECRET = "stack-key", "stack-secret"
 _PORTS = ("s3", "spark-master", "spark-master-page", *WORKERS, "spark-connect")
-_DELTA_JARS = (
+DELTA_JARS = (
     "io.delta_delta-spark_4.2_2.13-4.4.0.jar",
     "io.delta_delta-storage-4.4.0.jar",
 )
@@ -55,6 +55,11 @@ class LocalStack:
         return f"spark://{self.site.addresses['spark-master']}"
 
     @property
+    def master_page(self) -> str:
+        """The web page of Spark's master."""
+        return f"http://{self.site.addresses['spark-master-page']}"
+
+    @property
     def connect_url(self) -> str:
         """The URL of the Spark Connect server."""
         return f"sc://{self.site.addresses['spark-connect']}"
@@ -70,18 +75,16 @@ class LocalStack:
         :param s3: where the driver reaches the S3 store, if not directly
         """
         return {
-            **settings.cluster_settings(s3 or self.s3),
+            **settings.driver_settings(s3 or self.s3, LOOPBACK, LOOPBACK),
             **settings.s3a_secrets(KEY, SECRET),
             **_JVMS,
             "spark.jars": ",".join(spark_jars()),
-            "spark.driver.host": LOOPBACK,
-            "spark.driver.bindAddress": LOOPBACK,
         }
 
     def make_bucket(self) -> None:
-        """Create the bucket of state folder and tables."""
+        """Create the bucket of state folder and tables, if it does not exist."""
         options = fsspec_options(self.storage_options, "s3")
-        fsspec.filesystem("s3", **options).mkdir(settings.BUCKET)
+        fsspec.filesystem("s3", **options).makedirs(settings.BUCKET, exist_ok=True)
 
 
 def spark_jars() -> tuple[str, ...]:
@@ -91,7 +94,7 @@ def spark_jars() -> tuple[str, ...]:
     """
     delta = Path("~/.ivy2.5.2/jars").expanduser()
     s3a = Path(sys.prefix) / "s3a"
-    found = [*map(delta.joinpath, _DELTA_JARS), *sorted(s3a.glob("*.jar"))]
+    found = [*map(delta.joinpath, DELTA_JARS), *sorted(s3a.glob("*.jar"))]
     if not s3a.is_dir() or not all(jar.exists() for jar in found):
         raise FileNotFoundError("jars of Spark are missing: run make cluster-jars")
     return tuple(jar.as_uri() for jar in [*found, log_store.jar()])
@@ -135,5 +138,4 @@ def _connect_settings(stack: LocalStack) -> dict[str, str]:
         ),
         **settings.s3a_secrets(KEY, SECRET),
         **_JVMS,
-        "spark.sql.warehouse.dir": f"s3a://{settings.BUCKET}/warehouse",
     }

@@ -25,15 +25,23 @@ _SHARE = {
 }
 
 
-def storage_options(s3: Address, key: str, secret: str) -> dict[str, str]:
-    """Storage options of the engine for the S3 store."""
+def store_options(s3: Address) -> dict[str, str]:
+    """Storage options of the engine for the S3 store, without the keys."""
     return {
         "AWS_ENDPOINT_URL": f"http://{s3}",
         "AWS_REGION": REGION,
         "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": key,
-        "AWS_SECRET_ACCESS_KEY": secret,
     }
+
+
+def store_secrets(key: str, secret: str) -> dict[str, str]:
+    """Storage options of the engine with the keys of the S3 store."""
+    return {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
+
+
+def storage_options(s3: Address, key: str, secret: str) -> dict[str, str]:
+    """Storage options of the engine for the S3 store, with the keys."""
+    return {**store_options(s3), **store_secrets(key, secret)}
 
 
 def s3a_settings(s3: Address) -> dict[str, str]:
@@ -67,18 +75,30 @@ def cluster_settings(s3: Address) -> dict[str, str]:
     }
 
 
+def driver_settings(s3: Address, host: str, listen: str) -> dict[str, str]:
+    """The settings of a driver whose executors are on the cluster, without keys and jars.
+
+    :param host: by which the executors reach the driver
+    :param listen: the address on which the driver listens
+    """
+    return {
+        **cluster_settings(s3),
+        "spark.driver.host": host,
+        "spark.driver.bindAddress": listen,
+    }
+
+
 def connect_settings(
     master: Address, connect: Address, listen: str, s3: Address, jars: Sequence[str]
 ) -> dict[str, str]:
     """The settings of the Spark Connect server, without keys."""
     return {
-        **cluster_settings(s3),
+        **driver_settings(s3, connect.host, listen),
         "spark.master": f"spark://{master}",
         "spark.jars": ",".join(jars),
-        "spark.driver.host": connect.host,
-        "spark.driver.bindAddress": listen,
         "spark.connect.grpc.binding.address": listen,
         "spark.connect.grpc.binding.port": str(connect.port),
+        "spark.sql.warehouse.dir": f"s3a://{BUCKET}/warehouse",
     }
 
 

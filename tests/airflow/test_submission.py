@@ -418,6 +418,15 @@ def test_driver_on_the_worker_gets_the_log_store_for_s3(connection, airflow_home
     assert settings_of(command).items() >= log_store.SETTINGS.items()
 
 
+def test_log_store_that_a_connection_names_comes_with_its_jar(connection, airflow_home):
+    chosen = {"spark.delta.logStore.s3.impl": log_store.CLASS}
+    command = command_of(submission_of(replace(connection, conf=chosen)))
+
+    assert command[command.index("--jars") + 1] == log_store.jar().as_uri()
+    assert settings_of(command)["spark.delta.logStore.s3.impl"] == log_store.CLASS
+    assert not settings_of(command).keys() & log_store.SETTINGS.keys()
+
+
 @pytest.mark.parametrize("field", ["conf", "secret_conf"])
 def test_log_stores_of_the_connection_replace_the_log_store_for_s3(connection, airflow_home, field):
     chosen = {"spark.delta.logStore.s3.impl": "a.Store"}
