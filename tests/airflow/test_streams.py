@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 from spark_settings import FIRST_COMPILER
 
 from airflow_provider_cdc.engine import Engine
@@ -60,11 +61,11 @@ def deferral(call) -> TaskDeferred:
     return caught.value
 
 
-def event_of(trigger) -> dict:
+def event_of(trigger) -> TriggerEvent:
     async def first():
         events = trigger.run()
         try:
-            return (await anext(events)).payload
+            return await anext(events)
         finally:
             await events.aclose()
 
@@ -88,8 +89,10 @@ def test_sensor_without_data_defers_until_the_next_commit(stream, spark):
     event = event_of(deferred.trigger)
 
     assert timedelta(seconds=50) < deferred.timeout <= timedelta(seconds=60)
-    assert event["status"] == "ready"
-    assert wait.execute_complete(TASK, event)["latest_version"] == event["latest_version"]
+    assert isinstance(event, TaskSuccessEvent)
+    result = event.xcoms["return_value"]
+    assert result["stream"] == "s"
+    assert result["latest_version"] == result["offset_version"] + 1
 
 
 def test_sensor_of_a_stream_on_files_is_done_when_a_file_arrives(stream, tmp_path):
@@ -136,7 +139,7 @@ def test_sensor_whose_stream_is_dropped_while_it_waits_fails_for_good(stream):
     deferred = deferral(lambda: wait.execute(TASK))
     DropStream(task_id="drop", stream="s").execute(TASK)
 
-    event = event_of(deferred.trigger)
+    event = event_of(deferred.trigger).payload
 
     assert event["status"] == "failed"
     with pytest.raises(AirflowFailException, match=r"(?i)stream s"):
@@ -169,7 +172,7 @@ def test_exact_sensor_without_a_net_change_waits_for_a_later_commit(
     latest = StaleStreamHook().describe_stream("s").latest_version
     assert deferred.trigger.serialize()[1]["after_version"] == latest
     spark.sql(f"UPDATE {stream.table} SET v = 'y' WHERE id = 1")
-    event = event_of(deferred.trigger)
+    event = event_of(deferred.trigger).payload
     assert wait.execute_complete(TASK, event)["latest_version"] == latest + 1
 
 
