@@ -57,13 +57,13 @@ class ConnectSubmission(Submission):
 
     def _stop(self) -> None:
         """Interrupt everything that the sessions run on the server."""
-        own, *others = tuple(self._sessions) or (None,)
-        for session in filter(None, (own, *others)):
+        sessions = tuple(self._sessions)
+        for session in sessions:
             try:
                 session.interruptAll()
             except Exception:
                 log.warning("The Spark Connect server did not interrupt the job", exc_info=True)
-        for session in others:
+        for session in sessions[1:]:
             # Otherwise its thread would begin the next piece of work.
             session.stop()
 

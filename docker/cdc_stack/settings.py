@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_provider_cdc.engine import log_store
-from airflow_provider_cdc.engine.core.requirements import DELTA_SETTINGS
+from airflow_provider_cdc.engine.core.requirements import DELTA_SETTINGS, LOCAL_SETTINGS
 
 from .services import REGION, Address
 
 BUCKET = "lake"
 STATE = f"s3a://{BUCKET}/cdc"
-_SMALL_TABLES = {
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.files.openCostInBytes": "65536",
-}
+# One partition for each core of an application.
+_SMALL_TABLES = {**LOCAL_SETTINGS, "spark.sql.shuffle.partitions": "2"}
 # Each application takes one core on each worker. Otherwise the first one would take all.
 _SHARE = {
     "spark.cores.max": "2",

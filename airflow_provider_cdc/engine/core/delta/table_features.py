@@ -58,9 +58,7 @@ def check_readable(subject: str, problem: str, protocol: Mapping[str, Any]) -> N
     :raises InvalidRequest: a catalog manages the table, its log points to another table, or the
         engine does not know one of its reader features or its reader version
     """
-    found = _elsewhere(protocol) or _unknown(protocol)
-    if found is not None:
-        raise InvalidRequest(subject, problem, cause=found.cause, fix=found.fix)
+    _refuse(subject, problem, _elsewhere(protocol) or _unknown(protocol))
 
 
 def check_commits_here(subject: str, problem: str, protocol: Mapping[str, Any]) -> None:
@@ -72,9 +70,7 @@ def check_commits_here(subject: str, problem: str, protocol: Mapping[str, Any]) 
     :param protocol: the table's ``protocol`` action
     :raises InvalidRequest: a catalog manages the table, or its log points to another table
     """
-    found = _elsewhere(protocol)
-    if found is not None:
-        raise InvalidRequest(subject, problem, cause=found.cause, fix=found.fix)
+    _refuse(subject, problem, _elsewhere(protocol))
 
 
 def check_range_readable(stream: Stream, commits: Sequence[Commit], end: Offset) -> None:
@@ -98,6 +94,11 @@ def check_range_readable(stream: Stream, commits: Sequence[Commit], end: Offset)
             cause=found.cause,
             fix=found.fix,
         )
+
+
+def _refuse(subject: str, problem: str, found: _Obstacle | None) -> None:
+    if found is not None:
+        raise InvalidRequest(subject, problem, cause=found.cause, fix=found.fix)
 
 
 def _elsewhere(protocol: Mapping[str, Any]) -> _Obstacle | None:

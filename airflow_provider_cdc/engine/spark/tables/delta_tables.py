@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -51,16 +52,15 @@ class Tables:
         """
         if name.path is not None:
             return self._at_path(name, name.path)
-        try:
-            detail = self._spark.sql(f"DESCRIBE DETAIL {name.sql}").first()
-        except AnalysisException as error:
-            condition = error.getCondition() or ""
-            if condition.startswith(_MISSING):
-                return None
-            found = condition or first_line(error)
-            raise _not_delta(name, found, _VIEW if "VIEW" in condition else _OTHER) from None
-        except Exception as error:  # pyspark has no classes for errors of the JVM
-            raise _refused(name.sql, error) from error
+        with _named_refusal(name.sql):
+            try:
+                detail = self._spark.sql(f"DESCRIBE DETAIL {name.sql}").first()
+            except AnalysisException as error:
+                condition = error.getCondition() or ""
+                if condition.startswith(_MISSING):
+                    return None
+                found = condition or first_line(error)
+                raise _not_delta(name, found, _VIEW if "VIEW" in condition else _OTHER) from None
         if detail is None or detail["format"] != "delta":
             kind = str(detail["format"]) if detail else "unknown"
             fix = _CONVERT if kind in _CONVERTED else _OTHER
@@ -100,16 +100,13 @@ class Tables:
         """
         given = {name: value for name, value in properties.items() if value is not None}
         unset = [spark_literal(name) for name, value in properties.items() if value is None]
-        with escaped_literals(self._spark):
-            try:
-                if given:
-                    self._spark.sql(f"ALTER TABLE {table} SET {table_properties(given)}")
-                if unset:
-                    self._spark.sql(
-                        f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
-                    )
-            except Exception as error:  # pyspark has no classes for errors of the JVM
-                raise _refused(table, error) from error
+        with escaped_literals(self._spark), _named_refusal(table):
+            if given:
+                self._spark.sql(f"ALTER TABLE {table} SET {table_properties(given)}")
+            if unset:
+                self._spark.sql(
+                    f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
+                )
 
     def create_at(
         self, location: str, columns: Sequence[str], properties: Mapping[str, str]
@@ -195,18 +192,25 @@ def _missing(name: TableName) -> TableNotFound:
     )
 
 
-def _refused(table: str, error: Exception) -> Exception:
-    """What a failed statement on ``table`` means for the caller: ``error``, or a clearer one."""
-    cause = protocol_refusal(error)
-    if cause is None:
-        return error
-    return InvalidRequest(
-        f"table {table}",
-        "cannot be used by this Delta",
-        cause=cause,
-        fix="remove that feature with ALTER TABLE ... DROP FEATURE, or run a release of Delta that"
-        " knows it",
-    )
+@contextmanager
+def _named_refusal(table: str) -> Iterator[None]:
+    """Report that Delta does not support a feature of ``table``.
+
+    :raises InvalidRequest: Delta refused the table because of its protocol
+    """
+    try:
+        yield
+    except Exception as error:  # pyspark has no classes for errors of the JVM
+        cause = protocol_refusal(error)
+        if cause is None:
+            raise
+        raise InvalidRequest(
+            f"table {table}",
+            "cannot be used by this Delta",
+            cause=cause,
+            fix="remove that feature with ALTER TABLE ... DROP FEATURE, or run a release of Delta"
+            " that knows it",
+        ) from error
 
 
 def _not_delta(name: TableName, found: str, fix: str) -> NotADeltaTable:
