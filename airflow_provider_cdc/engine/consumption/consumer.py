@@ -103,7 +103,10 @@ class Consumer:
                 views = basis.views
             if self._confirm is not None:
                 self._confirm()
-            planned = self._parts.planner.plan(statements, views.names, consumer)
+            # What the engine made over these very views does not have to be analysed twice.
+            planned = self._parts.planner.plan(
+                statements, views.names, consumer, are_known=basis is not None
+            )
             if basis is not None:
                 _check_unwritten(planned, basis.target_versions)
             consumption = self._parts.consumptions.begin(

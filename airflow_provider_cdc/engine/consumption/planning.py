@@ -35,7 +35,12 @@ class Planner:
         self._targets = targets
 
     def plan(
-        self, statements: Sequence[Statement], views: Mapping[str, str], consumer: str
+        self,
+        statements: Sequence[Statement],
+        views: Mapping[str, str],
+        consumer: str,
+        *,
+        are_known: bool = False,
     ) -> list[PlannedStatement]:
         """The plan of all ``statements``. Only a CREATE TABLE AS writes here, after every statement
         was checked: it creates its empty target if that does not exist.
@@ -44,6 +49,7 @@ class Planner:
         driver may be about to fill it. The statement itself replaces that table later, when the
         statement can be fenced off.
 
+        :param are_known: the engine made the statements, so Spark can resolve them
         :raises InvalidStatement: a target cannot take part
         :raises TableNotFound: a target does not exist
         :raises StreamConflict: somebody else created a target meanwhile
@@ -52,7 +58,8 @@ class Planner:
         _check_created_once(statements)
         for statement, table in zip(statements, found, strict=True):
             self._check_free(statement, table, consumer)
-            self._targets.check(statement, views)
+            if not are_known:
+                self._targets.check(statement, views)
         return [
             self._planned(
                 index,

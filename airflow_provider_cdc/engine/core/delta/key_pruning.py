@@ -22,9 +22,10 @@ MOST_INTERVALS = 128
 _WIDE = 4
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NO_TEXT = "\N{REPLACEMENT CHARACTER}"
-_WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+"""The types whose values compare in Python as in Spark."""
 # The statistics of other types are rounded, or JSON does not hold them exactly.
-_TYPES = (*_WHOLE_NUMBERS, "date", "string")
+_TYPES = (*WHOLE_NUMBERS, "date", "string")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,14 @@ class Intervals:
         for low, high in ranges:
             touched.update(_met(self.found, low, high))
         return self.numbered(touched)
+
+    def holding(self, values: Sequence[int]) -> Intervals:
+        """The intervals that hold one of ``values``, whole numbers in ascending order."""
+        return self.numbered(
+            number
+            for number, each in enumerate(self.found)
+            if bisect_left(values, each.low) < bisect_right(values, each.high)
+        )
 
     def without(self, others: Intervals) -> Intervals:
         """The intervals that are not among ``others``."""

@@ -9,10 +9,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ...core.delta.columns import Column
-from ...core.delta.key_pruning import Intervals, intervals_of, key_ranges
+from ...core.delta.key_pruning import WHOLE_NUMBERS, Intervals, intervals_of, key_ranges
 from ...core.delta.log_actions import DataFile
 from ...core.delta.table_schema import mapping_mode
 from ...core.names import quote
+from ...storage.delta.key_values import whole_numbers
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 
@@ -42,6 +43,14 @@ class TouchedShare:
     untouched: Intervals | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeFiles:
+    """The files of the table at ``location`` that hold changes."""
+
+    location: str
+    files: Sequence[DataFile]
+
+
 class Pruning:
     """Finds the part of a table that changes cannot touch, by statistics and the changes' keys."""
 
@@ -55,12 +64,12 @@ class Pruning:
         return TouchedShare(base.version, base.files, base.size_bytes, base.size_bytes)
 
     def share(
-        self, location: str, key: Column, changes: str, files: Sequence[DataFile] | None = None
+        self, location: str, key: Column, changes: str, of: ChangeFiles | None = None
     ) -> TouchedShare:
         """The part of the table at ``location`` that changes may touch.
 
         :param changes: the changes, as an SQL relation
-        :param files: the files that hold the changes, if their statistics may show the keys
+        :param of: the files that hold the changes, if they may show the keys
         """
         base = newest_snapshot(location, self._files)
         total = base.size_bytes
@@ -71,15 +80,22 @@ class Pruning:
         intervals = intervals_of(key, base.files)
         if intervals is None:
             return whole
-        ranges = None if files is None else key_ranges(key, files)
+        ranges = None if of is None else key_ranges(key, of.files)
         touched = intervals if ranges is None else intervals.near(ranges)
         if touched.size > WORTH_BYTES:
-            touched = self._touched(touched, changes)
+            keys = None if of is None else self._keys(key, of)
+            touched = self._touched(touched, changes) if keys is None else touched.holding(keys)
         untouched = intervals.without(touched)
         read = total - untouched.size
         if read > _WORTH_SHARE * total:
             return whole
         return TouchedShare(base.version, base.files, total, read, untouched)
+
+    def _keys(self, key: Column, of: ChangeFiles) -> list[int] | None:
+        """The keys of the changes in ascending order. ``None``: Spark has to find them."""
+        if key.type not in WHOLE_NUMBERS:
+            return None
+        return whole_numbers(of.location, of.files, key.name, self._files)
 
     def _touched(self, intervals: Intervals, changes: str) -> Intervals:
         """The intervals that hold the key of a change."""

@@ -34,7 +34,7 @@ from ...core.upserts.partial_changes import partial_apply_text
 from ...storage.files.best_effort import log_failures
 from ...storage.sources.source_log import StreamSpan
 from ..session.session_settings import may_broadcast
-from ..tables.pruning import BASE_BYTES, BASE_BYTES_READ, Pruning, TouchedShare
+from ..tables.pruning import BASE_BYTES, BASE_BYTES_READ, ChangeFiles, Pruning, TouchedShare
 from .quarantine import Quarantine
 from .upsert_tables import UpsertTables
 
@@ -96,7 +96,8 @@ class Applying:
         files, begins = waiting.added_files, write_begins(waiting.commits)
         with consumer.opened(span) as views:
             waiting_rows = quote(views.names[table.stream])
-            share = self._pruning.share(table.location, table.first_key, waiting_rows, files)
+            of = ChangeFiles(table.changes, files)
+            share = self._pruning.share(table.location, table.first_key, waiting_rows, of)
             changes = applicable_changes(table, quote(table.stream), memory, begins)
             is_newer = not table.has_partial_changes and are_newer(files, share.files)
             text = newer_text if is_newer else _comparing(table)

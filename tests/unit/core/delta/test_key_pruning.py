@@ -136,3 +136,21 @@ def test_small_file_that_lies_across_the_others_does_not_join_them() -> None:
     found = intervals_of(key_column(), [*files, file(0, 49, 2)])
 
     assert bounds(found) == [(start, start + 9, 100) for start in range(0, 50, 10)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), min_size=2, max_size=8),
+    st.sets(st.integers(-5, 70), max_size=6),
+)
+def test_intervals_that_hold_a_key_are_those_with_the_key_in_their_bounds(
+    places: list[tuple[int, int]], keys: set[int]
+) -> None:
+    found = intervals_of(key_column(), [file(low, low + width) for low, width in places])
+    if found is None:
+        return
+
+    holding = found.holding(sorted(keys)).found
+
+    assert holding == tuple(
+        each for each in found.found if any(each.low <= key <= each.high for key in keys)
+    )
