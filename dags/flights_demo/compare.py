@@ -110,7 +110,7 @@ def run(spark: SparkSession, warehouse: Warehouse, state: str) -> list[Compariso
     airlines = spark.read.format("delta").load(warehouse.airlines)
     current = spark.read.format("delta").load(warehouse.current_flights)
     punctuality = spark.read.format("delta").load(warehouse.carrier_punctuality)
-    engine = Engine(spark, state)
+    engine = session.engine(spark, state)
     board = engine.read_upsert_table(warehouse.flight_board)
     replayed = engine.replay(warehouse.flights_archive)
     movements = spark.read.format("delta").load(warehouse.movements)

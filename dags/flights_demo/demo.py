@@ -10,14 +10,14 @@ no run of the DAGs failed, and the upsert table was never staler than its ``max_
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +35,7 @@ from airflow_provider_cdc.engine.core.model.outcomes import Outcome
 from airflow_provider_cdc.engine.core.model.stream import Phase
 
 from .airflow_server import USER, AirflowServer
+from .places import Place, this_machine
 from .replay import YEAR_DAYS, positive
 from .tables import Warehouse
 from .targets import AIRCRAFT_FEED, MOVEMENTS
@@ -152,16 +153,19 @@ def say(text: str) -> None:
     print(f"demo: {text}", flush=True)
 
 
-def job(module: str, *arguments: str) -> list[str]:
-    """The command of one of the demo's Spark jobs."""
-    return [sys.executable, "-m", f"flights_demo.{module}", *arguments]
-
-
 @contextmanager
-def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """``command`` while it runs, with Spark's own messages in ``log``. It is ended in any case."""
-    with log.open("wb") as messages:
-        process = subprocess.Popen(command, cwd=DAGS, stderr=messages)
+def started(place: Place, job: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One of the demo's Spark jobs while it runs, with Spark's own messages in its log. It is ended
+    in any case.
+    """
+    tables = ("--warehouse", place.warehouse, "--cdc-state", place.cdc_state)
+    with log_of(place, job).open("wb") as messages:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"flights_demo.{job}", *tables, *arguments],
+            cwd=DAGS,
+            env={**os.environ, **place.jobs},
+            stderr=messages,
+        )
         try:
             yield process
         finally:
@@ -169,49 +173,35 @@ def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def finish(command: list[str], log: Path) -> None:
-    """Run ``command`` to its end.
+def log_of(place: Place, job: str) -> Path:
+    """The file with the messages of one of the demo's Spark jobs."""
+    return place.folder / f"{job}.log"
 
-    :raises DemoFailed: it failed; the message ends with the last lines of ``log``
+
+def finish(place: Place, job: str, *arguments: str) -> None:
+    """Run one of the demo's Spark jobs to its end.
+
+    :raises DemoFailed: it failed; the message ends with the last lines of its log
     """
-    with started(command, log) as process:
+    with started(place, job, *arguments) as process:
         code = process.wait()
-    check(code, command[2], log)
+    check(place, job, code)
 
 
-def check(code: int, name: str, log: Path) -> None:
-    """Check an exit code.
+def check(place: Place, job: str, code: int) -> None:
+    """Check the exit code of a job.
 
     :raises DemoFailed: ``code`` is not 0
     """
     if code:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
-        raise DemoFailed(f"{name} exited with {code}\n{tail}")
+        tail = "\n".join(log_of(place, job).read_text(errors="replace").splitlines()[-20:])
+        raise DemoFailed(f"{job} exited with {code}\n{tail}")
 
 
-def airflow(state: Path) -> AirflowServer:
-    """The server with the demo's DAG, connections and Variable."""
-    conf = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-    }
-    settings = {
-        "AIRFLOW_CONN_SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
-        "AIRFLOW_CONN_CDC_DEFAULT": {
-            "conn_type": "cdc",
-            "extra": {
-                "state": (state / "cdc").as_uri(),
-                "spark_conn_id": "spark_default",
-                "conf": conf,
-                "driver_memory": "2g",
-            },
-        },
-    }
-    env = {name: json.dumps(value) for name, value in settings.items()}
-    env["AIRFLOW_VAR_FLIGHTS_WAREHOUSE"] = str(state / "warehouse")
-    return AirflowServer(home=state / "airflow", dags_folder=DAGS, env=env)
+def airflow(place: Place) -> AirflowServer:
+    """The server with the demo's DAGs, connections and Variable."""
+    env = {**place.airflow, "AIRFLOW_VAR_FLIGHTS_WAREHOUSE": place.warehouse}
+    return AirflowServer(home=place.folder / "airflow", dags_folder=DAGS, env=env)
 
 
 def failed_runs(server: AirflowServer) -> list[str]:
@@ -248,11 +238,11 @@ def refuse_failed_runs(server: AirflowServer) -> None:
 
 
 def consume_all(
+    place: Place,
     server: AirflowServer,
     consumed: Consumed,
     board: Board,
     process: subprocess.Popen[bytes],
-    log: Path,
 ) -> None:
     """Watch the DAGs until the replay has ended and everything is consumed and applied.
 
@@ -266,7 +256,7 @@ def consume_all(
         board.report()
         refuse_failed_runs(server)
         if code is not None:
-            check(code, "replay", log)
+            check(place, "replay", code)
             if ended_at is None:
                 ended_at = time.monotonic()
                 apply_now(server)
@@ -369,26 +359,23 @@ def make_anew(state: Path) -> None:
     mark.touch()
 
 
-def run(state: Path, days: int, *, stay: bool) -> None:
-    """Run the whole demo below ``state``, which is emptied first.
+def run(place: Place, days: int, *, stay: bool) -> None:
+    """Run the whole demo in an empty place.
 
     :raises DemoFailed: anything went wrong, a row differs, or the upsert table's promise is broken
     """
     began = time.monotonic()
-    make_anew(state)
     say(
         f"replays {counted(days, 'day')} of flights into a table while a DAG consumes its changes,"
         f" and compares every row; allow {MINUTES} minutes on two cores"
     )
-    state_folder = (state / "cdc").as_uri()
-    warehouse = ["--warehouse", str(state / "warehouse"), "--cdc-state", state_folder]
     say("makes the tables (half a minute)")
-    finish(job("setup", *warehouse), state / "setup.log")
-    catalog = StreamCatalog(state_folder)
+    finish(place, "setup")
+    catalog = StreamCatalog(place.cdc_state, storage_options=place.storage_options)
     consumed = Consumed(catalog)
-    board = Board(catalog, Warehouse(str(state / "warehouse")).flight_board)
-    say(f"starts Airflow (about a minute), its logs are in {state / 'airflow' / 'logs'}")
-    with airflow(state) as server:
+    board = Board(catalog, Warehouse(place.warehouse).flight_board)
+    say(f"starts Airflow (about a minute), its logs are in {place.folder / 'airflow' / 'logs'}")
+    with airflow(place) as server:
         say(f"Airflow is up after {elapsed(began)}")
         if stay:
             say(f"address {server.url}, user {USER}, password {server.password}")
@@ -401,23 +388,23 @@ def run(state: Path, days: int, *, stay: bool) -> None:
         server.wait_dag(AIRPORT_DAG_ID, STREAM_SECONDS)
         server.trigger(AIRPORT_DAG_ID)
         server.wait_dag(AIRCRAFT_DAG_ID, STREAM_SECONDS)
-        replay_log = state / "replay.log"
-        with started(job("replay", *warehouse, "--days", str(days)), replay_log) as replay:
-            consume_all(server, consumed, board, replay, replay_log)
+        with started(place, "replay", "--days", str(days)) as replay:
+            consume_all(place, server, consumed, board, replay)
         say(
             f"{counted(consumed.rows(), 'changed row')} consumed in"
             f" {counted(len(consumed.outcomes), 'consumption')}, after {elapsed(began)}"
         )
         check_archive(server)
-        read_partitions(server, ChangeStreamCatalog(state_folder))
+        partitions = ChangeStreamCatalog(place.cdc_state, storage_options=place.storage_options)
+        read_partitions(server, partitions)
         keep_history(server, catalog)
         board.check()
         if stay:
-            compare(state, warehouse)
+            compare(place)
             say(f"Airflow runs on at {server.url} until Ctrl-C")
             signal.pause()
     say("compares the targets with the source, row for row")
-    compare(state, warehouse)
+    compare(place)
     say(f"passed after {elapsed(began)}: no row differs, and every promise was kept")
 
 
@@ -426,14 +413,12 @@ def elapsed(began: float) -> str:
     return length_text(timedelta(seconds=round(time.monotonic() - began)))
 
 
-def compare(state: Path, warehouse: list[str]) -> None:
+def compare(place: Place) -> None:
     """Compare the targets with the source.
 
     :raises DemoFailed: a row differs
     """
-    finish(
-        job("compare", *warehouse, "--result", str(state / "result.json")), state / "compare.log"
-    )
+    finish(place, "compare", "--result", str(place.folder / "result.json"))
 
 
 def end_on_signal() -> None:
@@ -452,16 +437,22 @@ def end_on_signal() -> None:
         signal.signal(number, interrupt)
 
 
-def main() -> int:
-    """Run the demo; returns the exit code."""
+def main(place_in: Callable[[Path], AbstractContextManager[Place]] = this_machine) -> int:
+    """Run the demo; returns the exit code.
+
+    :param place_in: makes the place where the demo runs, with its files in a folder
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--state", required=True, type=Path, help="folder, made anew")
     parser.add_argument("--days", type=positive, default=YEAR_DAYS, help="days of 2013 to replay")
     parser.add_argument("--stay", action="store_true", help="leave Airflow running until Ctrl-C")
     options = parser.parse_args()
     end_on_signal()
+    state = options.state.resolve()
     try:
-        run(options.state.resolve(), options.days, stay=options.stay)
+        make_anew(state)
+        with place_in(state) as place:
+            run(place, options.days, stay=options.stay)
     except DemoFailed as error:
         print(f"demo: failed: {error}", file=sys.stderr, flush=True)
         return 1

@@ -8,20 +8,16 @@ commit. A flight that is in the air at the end of a tick arrives in the next tic
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_cdc.engine import Engine
-
 from . import session
-from .dataset import unpack_flights
+from .dataset import FLIGHTS, publish
 from .tables import FLIGHT_COLUMNS, Warehouse, delta
 
 CSV_SCHEMA = """
@@ -185,10 +181,13 @@ def ticks(days: int, tick_days: int) -> Iterator[Tick]:
         after = through
 
 
-def load_events(spark: SparkSession, folder: Path, days: int) -> DataFrame:
-    """The flights of ``days`` days and the two after, with the minute of each of their events."""
-    path = unpack_flights(folder)
-    csv = spark.read.csv(path.as_uri(), header=True, schema=CSV_SCHEMA, nullValue="NA")
+def load_events(spark: SparkSession, folder: str, days: int) -> DataFrame:
+    """The flights of ``days`` days and the two after, with the minute of each of their events.
+
+    :param folder: where the file of flights is published
+    """
+    path = publish(FLIGHTS, folder)
+    csv = spark.read.csv(path, header=True, schema=CSV_SCHEMA, nullValue="NA")
     events = spark.sql(EVENTS, csv=csv)
     # At the end of the last tick the next day's flights are already scheduled.
     return events.where(f"planned <= {(days + 2) * MINUTES_PER_DAY}").repartition(2).cache()
@@ -198,19 +197,16 @@ def run(spark: SparkSession, warehouse: Warehouse, state: str, days: int, tick_d
     """Replay the first ``days`` days in ticks of ``tick_days``; returns the rows written."""
     started = time.monotonic()
     written = commits = 0
-    with tempfile.TemporaryDirectory(prefix="flights") as folder:
-        events = load_events(spark, Path(folder), days)
-        replay, engine = Replay(spark, warehouse.flights, events), Engine(spark, state)
-        for number, tick in enumerate(ticks(days, tick_days), start=1):
-            rows = replay.run(tick)
-            engine.write_changes(warehouse.flight_board, replay.changes(tick))
-            written += sum(rows.values())
-            commits += sum(1 for count in rows.values() if count)
-            counts = ", ".join(f"{count} {kind}" for kind, count in rows.items())
-            print(
-                f"replay: tick {number}: {counts}; {time.monotonic() - started:.0f} s", flush=True
-            )
-        events.unpersist()
+    events = load_events(spark, warehouse.files, days)
+    replay, engine = Replay(spark, warehouse.flights, events), session.engine(spark, state)
+    for number, tick in enumerate(ticks(days, tick_days), start=1):
+        rows = replay.run(tick)
+        engine.write_changes(warehouse.flight_board, replay.changes(tick))
+        written += sum(rows.values())
+        commits += sum(1 for count in rows.values() if count)
+        counts = ", ".join(f"{count} {kind}" for kind, count in rows.items())
+        print(f"replay: tick {number}: {counts}; {time.monotonic() - started:.0f} s", flush=True)
+    events.unpersist()
     seconds = time.monotonic() - started
     print(
         f"replay: {days} days, {commits} commits, {written} rows changed in {seconds:.0f} s "

@@ -6,10 +6,10 @@ import argparse
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.engine import Engine, StreamMode, ValueCaptureType, Watch
+from airflow_provider_cdc.engine import StreamMode, ValueCaptureType, Watch
 
 from . import session
-from .dataset import data_folder
+from .dataset import AIRLINES, publish
 from .tables import (
     FLIGHT_COLUMNS,
     MOVEMENT_COLUMNS,
@@ -43,7 +43,7 @@ def create_tables(spark: SparkSession, warehouse: Warehouse, state: str) -> None
             f"CREATE TABLE IF NOT EXISTS {delta(path)} ({definition}) "
             f"USING delta {DELETION_VECTORS}"
         )
-    engine = Engine(spark, state)
+    engine = session.engine(spark, state)
     engine.create_change_stream(
         MOVEMENTS,
         {warehouse.flights: Watch(keys=["flight_id"], columns=WATCHED_COLUMNS)},
@@ -63,7 +63,7 @@ def create_tables(spark: SparkSession, warehouse: Warehouse, state: str) -> None
         if_not_exists=True,
     )
     airlines = spark.read.csv(
-        (data_folder() / "airlines.csv").as_uri(), header=True, schema="carrier STRING, name STRING"
+        publish(AIRLINES, warehouse.files), header=True, schema="carrier STRING, name STRING"
     )
     airlines.coalesce(1).write.format("delta").mode("overwrite").save(warehouse.airlines)
 

@@ -53,6 +53,11 @@ class Warehouse:
     root: str
 
     @property
+    def files(self) -> str:
+        """The folder of the files of the data set."""
+        return f"{self.root}/files"
+
+    @property
     def flights(self) -> str:
         """The source: one row for each flight that was not cancelled."""
         return f"{self.root}/flights"

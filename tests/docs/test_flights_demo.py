@@ -59,9 +59,9 @@ def keep_history(engine: Engine, warehouse: Warehouse) -> None:
 
 
 def test_replayed_ticks_equal_the_recomputed_targets_until_a_row_changes(
-    spark: SparkSession, warehouse: Warehouse, engine: Engine, state: str, tmp_path: Path
+    spark: SparkSession, warehouse: Warehouse, engine: Engine, state: str
 ) -> None:
-    events = replay.load_events(spark, tmp_path, days=2)
+    events = replay.load_events(spark, warehouse.files, days=2)
     run = replay.Replay(spark, warehouse.flights, events)
     engine.archive_changes(warehouse.flights, warehouse.flights_archive)
 
