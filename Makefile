@@ -147,6 +147,12 @@ format: venv ## format, and fix what ruff can fix
 demo: venv jars ## the flights demo, headless; DAYS=365 days of 2013
 	@PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/demo --days $(DAYS)
 
+.PHONY: demo-cluster
+demo-cluster: DAYS = 3
+demo-cluster: venv jars cluster-jars ## the flights demo on a Spark cluster with tables on S3; DAYS=3
+	@PYTHONPATH=$(CURDIR)/dags:$(CURDIR)/docker $(PYTHON) -m flights_demo.cluster_demo \
+		--state $(STATE)/demo-cluster --days $(DAYS)
+
 .PHONY: up
 up: venv jars ## the demo's Airflow, left running: prints its address and login
 	@PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/up --days $(DAYS) --stay

@@ -51,7 +51,6 @@ DAGS = Path(__file__).resolve().parents[1]
 LOOK_SECONDS = 1.0
 STREAM_SECONDS = 600
 DRAIN_SECONDS = 600
-MINUTES = "10 to 20"
 
 
 class DemoFailed(Exception):
@@ -367,7 +366,7 @@ def run(place: Place, days: int, *, stay: bool) -> None:
     began = time.monotonic()
     say(
         f"replays {counted(days, 'day')} of flights into a table while a DAG consumes its changes,"
-        f" and compares every row; allow {MINUTES} minutes on two cores"
+        f" and compares every row; allow {place.minutes} minutes on two cores"
     )
     say("makes the tables (half a minute)")
     finish(place, "setup")

@@ -23,6 +23,7 @@ class Place:
     :param folder: on this machine, for logs, the result and Airflow's home
     :param warehouse: the folder of the tables, a path or URI
     :param cdc_state: the URI of the state folder of the engine
+    :param minutes: how long the demo takes there on two cores, in words
     :param airflow: Airflow's variables of the environment, with its connections
     :param jobs: further variables for the demo's own Spark jobs
     :param storage_options: how to reach the state folder
@@ -31,6 +32,7 @@ class Place:
     folder: Path
     warehouse: str
     cdc_state: str
+    minutes: str
     airflow: Mapping[str, str]
     jobs: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
@@ -53,4 +55,4 @@ def this_machine(folder: Path) -> Iterator[Place]:
         },
     }
     airflow = {name: json.dumps(value) for name, value in connections.items()}
-    yield Place(folder, str(folder / "warehouse"), state, airflow)
+    yield Place(folder, str(folder / "warehouse"), state, "10 to 20", airflow)
