@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
+from airflow_provider_cdc.engine.catalog.show_streams import shown
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.catalog.stream_status import shown
 from airflow_provider_cdc.engine.core.upserts.job_records import Usage
 
 from .text_tables import bar

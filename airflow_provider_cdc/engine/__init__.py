@@ -60,8 +60,9 @@ from .core.verification.verification import DifferenceKind, KeyDifference, Verif
 
 if TYPE_CHECKING:
     from .catalog.change_stream_catalog import ChangeStreamCatalog
+    from .catalog.show_streams import shown
     from .catalog.stream_catalog import StreamCatalog
-    from .catalog.stream_status import StreamStatus, shown
+    from .catalog.stream_status import StreamStatus
     from .catalog.upsert_status import UpsertTableStatus, UpsertTableSummary
     from .spark.consumption.transactions import Transaction
     from .spark.engine import Engine
@@ -80,7 +81,7 @@ _LOADED_LATE = {
     "UpsertTableStatus": ".catalog.upsert_status",
     "UpsertTableSummary": ".catalog.upsert_status",
     "local_session": ".spark.session.local_session",
-    "shown": ".catalog.stream_status",
+    "shown": ".catalog.show_streams",
 }
 
 __all__ = [

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from stream_lab import StreamLab
 
 from airflow_provider_cdc.engine import Engine, OffsetOf, StreamAccessDenied, Version
-from airflow_provider_cdc.engine.catalog.stream_status import shown
+from airflow_provider_cdc.engine.catalog.show_streams import shown
 
 LOG = "INSERT INTO {log} SELECT id FROM s"
 

@@ -16,8 +16,9 @@ from streams import NOON, add_file, new_offset, new_stream, register
 
 from airflow_provider_cdc.engine.catalog import monitoring
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
+from airflow_provider_cdc.engine.catalog.show_streams import shown
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus, shown
+from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus
 from airflow_provider_cdc.engine.core.change_streams.source_streams import (
     change_stream_of,
     source_comment,

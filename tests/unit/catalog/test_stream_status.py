@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from streams import NOON, new_offset, new_stream, quiet_stream, register
 
+from airflow_provider_cdc.engine.catalog.show_streams import shown
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus, shown, status_of
+from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus, status_of
 from airflow_provider_cdc.engine.core.model.sources import Base, Source
 from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, Stream, StreamMode
 from airflow_provider_cdc.engine.storage.files.stores import Files

@@ -8,8 +8,9 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ...catalog.show_streams import shown
 from ...catalog.stream_catalog import StreamCatalog
-from ...catalog.stream_status import StreamStatus, shown
+from ...catalog.stream_status import StreamStatus
 from ...core.arguments.intervals import interval_of
 from ...core.arguments.validation import validated
 from ...core.change_feed.tracked_since import ChangeTracking
