@@ -63,9 +63,11 @@ class ProtocolEngine(Engine):
         )
         self._parts: Any = SimpleNamespace(catalog=catalog, sources=sources, consumption=services)
         none: Any = None
-        self._administration = StreamAdministration(none, catalog, *[none] * 5)
-        self._reading = StreamReading(catalog, sources, *[none] * 4)
-        self._consumption = StreamConsumption(none, catalog, services, none, none, none, none)
+        self._services: Any = SimpleNamespace(
+            administration=StreamAdministration(none, catalog, *[none] * 5),
+            reading=StreamReading(catalog, sources, *[none] * 4),
+            consumption=StreamConsumption(none, catalog, services, none, none, none, none),
+        )
 
 
 @dataclass(eq=False)

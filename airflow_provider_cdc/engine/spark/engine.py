@@ -28,6 +28,7 @@ from .consumption.stream_consumption import StreamConsumption
 from .history.history_verbs import HistoryVerbs
 from .parts import Parts
 from .reading.stream_reading import StreamReading
+from .services import Services
 from .session.failures import first_line, is_session_lost
 from .session.session_checks import check_session
 from .streams.administration import StreamAdministration
@@ -69,27 +70,27 @@ def _catalog(engine: Engine) -> StreamCatalog:
 
 
 def _administration(engine: Engine) -> StreamAdministration:
-    return engine._administration
+    return engine._services.administration
 
 
 def _reading(engine: Engine) -> StreamReading:
-    return engine._reading
+    return engine._services.reading
 
 
 def _consumption(engine: Engine) -> StreamConsumption:
-    return engine._consumption
+    return engine._services.consumption
 
 
 def _upserts(engine: Engine) -> UpsertAdministration:
-    return engine._upsert_administration
+    return engine._services.upserts
 
 
 def _upserting(engine: Engine) -> Upserting:
-    return engine._upserting
+    return engine._services.upserting
 
 
 def _archives(engine: Engine) -> Archives:
-    return engine._archives
+    return engine._services.archives
 
 
 def _change_streams(engine: Engine) -> ChangeStreamVerbs:
@@ -109,7 +110,7 @@ def _history(engine: Engine) -> HistoryVerbs:
 
 
 def _verification(engine: Engine) -> TargetVerification:
-    return engine._verification
+    return engine._services.verification
 
 
 class Engine:
@@ -156,58 +157,7 @@ class Engine:
             slot_meter=slot_meter,
         )
         self._parts = parts
-        self._administration = StreamAdministration(
-            spark,
-            parts.catalog,
-            parts.tables,
-            parts.cloning,
-            parts.definitions,
-            parts.maintainer,
-            parts.tracking,
-        )
-        self._reading = StreamReading(
-            parts.catalog,
-            parts.sources,
-            parts.reader,
-            parts.scratch,
-            parts.changes,
-            parts.feeds,
-        )
-        self._consumption = StreamConsumption(
-            spark,
-            parts.catalog,
-            parts.consumption,
-            parts.change_sets,
-            parts.reader,
-            parts.tables,
-            parts.results,
-        )
-        self._archives = Archives(
-            parts.archiving, parts.archive_tables, parts.archived, parts.feeds.moment_of
-        )
-        self._verification = TargetVerification(parts.verifying)
-        self._upsert_administration = UpsertAdministration(
-            parts.catalog.for_upserts(),
-            parts.upsert_tables,
-            parts.upsert_streams,
-            parts.upsert_definitions,
-            parts.upsert_dropping,
-            parts.quarantine,
-            parts.job_history,
-            parts.apply_times,
-            clock,
-        )
-        self._upserting = Upserting(
-            parts.catalog.for_upserts(),
-            parts.upsert_tables,
-            parts.upsert_streams,
-            parts.quarantine,
-            parts.applying,
-            parts.upsert_reads,
-            parts.metering,
-            parts.upkeep,
-            parts.files,
-        )
+        self._services = Services(spark, parts, clock)
         for sweep in (parts.scratch.sweep, parts.results.sweep):
             with log_failures(f"sweeping {state}"):
                 sweep()
