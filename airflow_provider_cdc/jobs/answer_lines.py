@@ -14,18 +14,20 @@ from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 from airflow_provider_cdc.engine.core.verification.verification import KeyDifference
 
 from .model import (
-    AlterUpsertTable,
     Answer,
     ApplyChanges,
-    ApplyUpserts,
     ConsumeStreams,
     ConsumptionResult,
-    DropUpsertTable,
     ExportChanges,
     ExportTable,
-    RedriveChanges,
     Request,
     StreamHasData,
+)
+from .upsert_tasks import (
+    AlterUpsertTable,
+    ApplyUpserts,
+    DropUpsertTable,
+    RedriveChanges,
     WriteChanges,
 )
 

@@ -13,7 +13,6 @@ from ..engine.core.archives.archive_outcome import ArchiveOutcome
 from ..engine.core.change_feed.tracked_since import ChangeTracking
 from ..engine.core.change_streams.consumer import PartitionRead
 from ..engine.core.change_streams.definition import ChangeStream
-from ..engine.core.debezium.envelope import UNAVAILABLE
 from ..engine.core.errors import InvalidRequest
 from ..engine.core.history.request import HistoryRequest
 from ..engine.core.model.outcomes import Outcome
@@ -21,11 +20,12 @@ from ..engine.core.model.stream import ColumnStyle, Stream
 from ..engine.core.model.stream_spec import StreamSpec
 from ..engine.core.retention.table_retention import Maintenance
 from ..engine.core.shown_values import shown
-from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
+from ..engine.core.upserts.definition import UpsertTable
 from ..engine.core.upserts.write_result import WriteResult
 from ..engine.core.verification.verification import Verification
 from .change_stream_tasks import ChangeStreamTask
 from .job_task import JobTask
+from .upsert_tasks import UpsertTask
 
 
 class CreateStream(JobTask, frozen=True):
@@ -238,83 +238,6 @@ class RebuildHistory(JobTask, frozen=True):
 
 HistoryTask = ApplyChanges | RebuildHistory
 
-
-class CreateUpsertTable(JobTask, frozen=True):
-    """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
-
-    table: str
-    schema: str
-    primary_key: tuple[str, ...]
-    max_staleness: timedelta | None = None
-    tombstone_horizon: timedelta = TOMBSTONE_HORIZON
-    cluster_by: tuple[str, ...] | None = None
-    partial_changes: bool = False
-    if_not_exists: bool = False
-
-
-class AlterUpsertTable(JobTask, frozen=True):
-    """Change the intervals of the upsert table ``table``; see ``Engine.alter_upsert_table``.
-
-    If ``keeps_max_staleness``, the table keeps its ``max_staleness``. If ``tombstone_horizon`` is
-    ``None``, the table keeps its horizon.
-    """
-
-    table: str
-    max_staleness: timedelta | None
-    keeps_max_staleness: bool = False
-    tombstone_horizon: timedelta | None = None
-
-
-class AddColumns(JobTask, frozen=True):
-    """Add the columns of ``schema`` to the upsert table ``table``; see ``Engine.add_columns``."""
-
-    table: str
-    schema: str
-
-
-class DropUpsertTable(JobTask, frozen=True):
-    """Drop the upsert table ``table``; see ``Engine.drop_upsert_table``."""
-
-    table: str
-    if_exists: bool = False
-
-
-class WriteChanges(JobTask, frozen=True):
-    """Write the rows of ``query`` as changes of the upsert table ``table``; see
-    ``Engine.write_changes``. A second write with the same ``write_id`` writes nothing.
-    """
-
-    table: str
-    query: str
-    write_id: str
-    on_bad_rows: OnBadRows = OnBadRows.FAIL
-    payload: str | None = None
-    sequence_by: str | None = None
-    unavailable_value: str = UNAVAILABLE
-
-
-class ApplyUpserts(JobTask, frozen=True):
-    """Apply the changes that wait for the upsert table ``table``; see ``Engine.apply_upserts``."""
-
-    table: str
-
-
-class RedriveChanges(JobTask, frozen=True):
-    """Redrive the changes in quarantine of ``table``; see ``Engine.redrive_changes``."""
-
-    table: str
-    late: bool = False
-
-
-UpsertTask = (
-    CreateUpsertTable
-    | AlterUpsertTable
-    | AddColumns
-    | DropUpsertTable
-    | WriteChanges
-    | ApplyUpserts
-    | RedriveChanges
-)
 
 OneTask = (
     CreateStream

@@ -39,10 +39,10 @@ from .model import (
     Request,
     RewindStream,
     StreamHasData,
-    UpsertTask,
     VerifyTarget,
 )
 from .slot_meter import slot_meter
+from .upsert_tasks import UpsertTask
 from .upserts import upsert_answer
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc.engine.core.arguments.validation import KEPT
 from airflow_provider_cdc.engine.core.sql.stream_queries import only_query
 
-from .model import (
+from .model import Answer
+from .upsert_tasks import (
     AddColumns,
     AlterUpsertTable,
-    Answer,
     ApplyUpserts,
     CreateUpsertTable,
     DropUpsertTable,

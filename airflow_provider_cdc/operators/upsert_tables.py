@@ -11,7 +11,7 @@ from airflow_provider_cdc.engine.core.arguments.validation import KEPT, Kept
 from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
-from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs import upsert_tasks as jobs
 
 from .arguments import parse_duration
 from .base import StreamOperator

@@ -15,6 +15,7 @@ from airflow_provider_cdc.engine.core.upserts.job_records import HELD_CHANGES, L
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs import upsert_tasks
 
 from .arguments import parse_bool, parse_text
 from .base import ConsumingOperator, StreamOperator
@@ -94,7 +95,7 @@ class WriteChanges(StreamOperator):
             on_bad_rows = parse_enum(subject, "on_bad_rows", OnBadRows, self.on_bad_rows)
             sequence_by = parse_text(self.sequence_by)
             payload_options(subject, self.payload, sequence_by, self.unavailable_value)
-        task = jobs.WriteChanges(
+        task = upsert_tasks.WriteChanges(
             self.table,
             self.query,
             write_id,
@@ -182,7 +183,7 @@ class RedriveChanges(StreamOperator):
         :raises AirflowFailException: there is no such upsert table
         :raises CdcJobFailed: a retry may help
         """
-        task = jobs.RedriveChanges(self.table, parse_bool(self.late))
+        task = upsert_tasks.RedriveChanges(self.table, parse_bool(self.late))
         return self.hook.submit(task, context=context).redriven or 0
 
 
@@ -228,7 +229,7 @@ class ApplyUpserts(ConsumingOperator):
                 return None
         if stream is None:
             check_reach(self.hook)
-        outcome = self.hook.submit(jobs.ApplyUpserts(self.table), context=context).outcome
+        outcome = self.hook.submit(upsert_tasks.ApplyUpserts(self.table), context=context).outcome
         if outcome is None:
             return None
         table = (stream and stream.upsert_table) or self.table

@@ -37,7 +37,7 @@ from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
-from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs import upsert_tasks as jobs
 from airflow_provider_cdc.jobs.model import Answer, Request, StreamHasData
 from airflow_provider_cdc.operators.upsert_tables import (
     AddColumns,

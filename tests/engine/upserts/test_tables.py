@@ -22,16 +22,14 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
 )
 from airflow_provider_cdc.engine.storage.files.stores import Files
-from airflow_provider_cdc.jobs.model import (
+from airflow_provider_cdc.jobs.model import Answer, Request, Task
+from airflow_provider_cdc.jobs.run import run
+from airflow_provider_cdc.jobs.upsert_tasks import (
     AddColumns,
     AlterUpsertTable,
-    Answer,
     CreateUpsertTable,
     DropUpsertTable,
-    Request,
-    Task,
 )
-from airflow_provider_cdc.jobs.run import run
 
 
 @pytest.mark.parametrize("kind", ["VARCHAR(3)", "ARRAY<CHAR(5)>"])

@@ -18,14 +18,9 @@ from airflow_provider_cdc.engine.core.model.lifecycle import Transition
 from airflow_provider_cdc.engine.core.upserts.definition import OnBadRows
 from airflow_provider_cdc.engine.core.upserts.write_result import WriteResult
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
-from airflow_provider_cdc.jobs.model import (
-    Answer,
-    ApplyUpserts,
-    Request,
-    Task,
-    WriteChanges,
-)
+from airflow_provider_cdc.jobs.model import Answer, Request, Task
 from airflow_provider_cdc.jobs.run import run
+from airflow_provider_cdc.jobs.upsert_tasks import ApplyUpserts, WriteChanges
 
 
 @pytest.mark.thorough

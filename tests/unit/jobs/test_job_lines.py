@@ -18,18 +18,20 @@ from airflow_provider_cdc.jobs.answer_lines import answer_lines
 from airflow_provider_cdc.jobs.entry_point import keep_jars
 from airflow_provider_cdc.jobs.model import (
     Answer,
-    ApplyUpserts,
     ConsumeStream,
     ConsumeStreams,
     ConsumptionResult,
     CreateStream,
-    DropUpsertTable,
     ExportChanges,
     JobError,
     MaintainStreams,
-    RedriveChanges,
     Request,
     StreamHasData,
+)
+from airflow_provider_cdc.jobs.upsert_tasks import (
+    ApplyUpserts,
+    DropUpsertTable,
+    RedriveChanges,
     WriteChanges,
 )
 
