@@ -22,7 +22,7 @@ from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.sources.newest_versions import NewestVersions
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.triggers import glancing, threads, watcher
+from airflow_provider_cdc.triggers import glancing, stream_polls, threads, watcher
 from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger
 
 NOW = datetime.now(UTC)
@@ -446,7 +446,7 @@ def test_connection_that_is_edited_is_watched_at_its_new_state_folder(folder, de
 
 
 def test_probe_that_hangs_delays_others_of_its_connection_only_briefly(folder, monkeypatch):
-    monkeypatch.setattr(watcher, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(stream_polls, "_PATIENCE_SECONDS", 0.05)
     hanging, look_at = Event(), StreamCatalog.probe_of
 
     def look(catalog, stream):
@@ -473,7 +473,7 @@ def test_probes_that_hang_delay_no_probe_of_other_connections(
 ):
     monkeypatch.setattr(threads, "_AT_ONCE", 1)
     monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(watcher, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(stream_polls, "_PATIENCE_SECONDS", 0.05)
     define_connection("cdc_other", "cdc", state=str(folder / "other"))
     names = [f"h{number}" for number in range(40)]
     for name in names:
