@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cdc_stack import settings
-from cdc_stack.connections import connections, variable
-from cdc_stack.local_stack import KEY, SECRET, local_stack, spark_jars
-from cdc_stack.processes import LOOPBACK
+from cdc_stack.connections import variable
+from cdc_stack.local_stack import local_stack
 
 from .demo import main, say
 from .places import Place
@@ -28,14 +27,7 @@ def cluster(folder: Path) -> Iterator[Place]:
     """A cluster that ends with the context; each job runs on its Spark Connect server."""
     say(f"starts S3, Spark and PostgreSQL (half a minute); their logs are in {folder}/stack/logs")
     with local_stack(folder / "stack") as stack, postgres_server() as database:
-        found = connections(
-            stack.site.addresses,
-            KEY,
-            SECRET,
-            jars=spark_jars(),
-            driver_host=LOOPBACK,
-            listen=LOOPBACK,
-        )
+        found = stack.connections()
         say(f"tables are on s3a://{settings.BUCKET}; jobs run by {stack.connect_url}")
         yield Place(
             folder,

@@ -11,9 +11,8 @@ import typer
 
 from . import compose as compose_file
 from . import settings
-from .connections import connections, variable
-from .local_stack import KEY, SECRET, LocalStack, local_stack, spark_jars
-from .processes import LOOPBACK
+from .connections import variable
+from .local_stack import KEY, SECRET, LocalStack, local_stack
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -43,14 +42,6 @@ def up(
 
 
 def _addresses(stack: LocalStack) -> str:
-    found = connections(
-        stack.site.addresses,
-        KEY,
-        SECRET,
-        jars=spark_jars(),
-        driver_host=LOOPBACK,
-        listen=LOOPBACK,
-    )
     lines = [
         f"S3 store       http://{stack.s3}, bucket {settings.BUCKET}",
         f"keys           {KEY} / {SECRET}",
@@ -61,7 +52,10 @@ def _addresses(stack: LocalStack) -> str:
         "Airflow's connections, for the environment of all its parts. Jobs of cdc_default run on",
         "the Spark Connect server, those of cdc_cluster by spark-submit:",
         "",
-        *(f"export {variable(conn_id)}='{json.dumps(item)}'" for conn_id, item in found.items()),
+        *(
+            f"export {variable(conn_id)}='{json.dumps(item)}'"
+            for conn_id, item in stack.connections().items()
+        ),
         "",
         "Ctrl-C ends all services.",
     ]

@@ -18,6 +18,7 @@ def connections(
     key: str,
     secret: str,
     *,
+    state: str = settings.STATE,
     jars: Sequence[str],
     driver_host: str,
     listen: str,
@@ -27,13 +28,14 @@ def connections(
     Jobs of ``cdc_default`` run on the Spark Connect server. Those of ``cdc_cluster`` have a driver
     beside their task. Both have the same state folder.
 
+    :param state: the state folder
     :param jars: URIs of the jars of Delta and of s3a, where tasks run
     :param driver_host: by which executors reach the drivers of tasks
     :param listen: the address on which these drivers listen
     """
     s3, connect, master = (addresses[name] for name in ("s3", "spark-connect", "spark-master"))
-    state = {
-        "state": settings.STATE,
+    of_both = {
+        "state": state,
         "principal": "airflow",
         "storage_options": settings.store_options(s3),
         "secret_storage_options": settings.store_secrets(key, secret),
@@ -46,13 +48,13 @@ def connections(
         "secret_conf": settings.s3a_secrets(key, secret),
     }
     return {
-        "cdc_default": _cdc({"spark_conn_id": "spark_default", **state}),
+        "cdc_default": _cdc({"spark_conn_id": "spark_default", **of_both}),
         "spark_default": {
             "conn_type": "spark_connect",
             "host": connect.host,
             "port": connect.port,
         },
-        "cdc_cluster": _cdc({"spark_conn_id": "spark_cluster", **state, **of_drivers}),
+        "cdc_cluster": _cdc({"spark_conn_id": "spark_cluster", **of_both, **of_drivers}),
         "spark_cluster": {
             "conn_type": "spark",
             "host": f"spark://{master.host}",

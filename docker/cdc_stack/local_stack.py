@@ -12,18 +12,16 @@ import fsspec
 import pyspark
 
 from airflow_provider_cdc.engine import log_store
+from airflow_provider_cdc.engine.spark.session.local_session import delta_jars
 from airflow_provider_cdc.engine.storage.files.store_options import fsspec_options
 
 from . import settings
+from .connections import Connection, connections
 from .processes import LOOPBACK, Processes, free_ports
 from .services import WORKERS, Address, Site, s3_service, spark_services
 
 KEY, SECRET = "stack-key", "stack-secret"
 _PORTS = ("s3", "spark-master", "spark-master-page", *WORKERS, "spark-connect")
-DELTA_JARS = (
-    "io.delta_delta-spark_4.2_2.13-4.4.0.jar",
-    "io.delta_delta-storage-4.4.0.jar",
-)
 _PRIVATE = 0o600
 # Processes that run for minutes: the JVM's second compiler would cost more than it saves.
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -81,6 +79,21 @@ class LocalStack:
             "spark.jars": ",".join(spark_jars()),
         }
 
+    def connections(self, state: str = settings.STATE) -> dict[str, Connection]:
+        """Airflow's connections by their ids, for tasks on this machine, with the keys.
+
+        :param state: the state folder
+        """
+        return connections(
+            self.site.addresses,
+            KEY,
+            SECRET,
+            state=state,
+            jars=spark_jars(),
+            driver_host=LOOPBACK,
+            listen=LOOPBACK,
+        )
+
     def make_bucket(self) -> None:
         """Create the bucket of state folder and tables, if it does not exist."""
         options = fsspec_options(self.storage_options, "s3")
@@ -92,9 +105,8 @@ def spark_jars() -> tuple[str, ...]:
 
     :raises FileNotFoundError: they were not fetched
     """
-    delta = Path("~/.ivy2.5.2/jars").expanduser()
     s3a = Path(sys.prefix) / "s3a"
-    found = [*map(delta.joinpath, DELTA_JARS), *sorted(s3a.glob("*.jar"))]
+    found = [*delta_jars(), *sorted(s3a.glob("*.jar"))]
     if not s3a.is_dir() or not all(jar.exists() for jar in found):
         raise FileNotFoundError("jars of Spark are missing: run make cluster-jars")
     return tuple(jar.as_uri() for jar in [*found, log_store.jar()])

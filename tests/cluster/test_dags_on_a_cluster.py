@@ -8,16 +8,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from cdc_stack import settings
-from cdc_stack.local_stack import KEY, SECRET, LocalStack, spark_jars
+from cdc_stack.connections import Connection, variable
+from cdc_stack.local_stack import SECRET, LocalStack
 from cluster_lab import ClusterLab
 from flights_demo.airflow_server import AirflowServer
 from package_operators import package_operators
 from pyspark.sql import SparkSession
+from spark_settings import FIRST_COMPILER
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 # An Airflow, a cluster and forty jobs take five minutes.
@@ -52,7 +52,10 @@ def installation(
         home=tmp_path_factory.mktemp("airflow") / "home",
         dags_folder=DAGS,
         env={
-            **{name: json.dumps(value) for name, value in connections(stack, lab.state).items()},
+            **{
+                variable(conn_id): json.dumps(value)
+                for conn_id, value in connections(stack, lab.state).items()
+            },
             "CDC_TEST_TABLES": root,
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres,
         },
@@ -75,41 +78,15 @@ def create_tables(lab: ClusterLab) -> None:
     )
 
 
-def connections(stack: LocalStack, state: str) -> dict[str, Any]:
-    """Airflow's connections to Spark, by Spark Connect and by spark-submit, with the keys of S3."""
-    connect, master = urlsplit(stack.connect_url), urlsplit(stack.master)
-    options = stack.storage_options
-    secret_names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    cdc = {
-        "state": state,
-        "storage_options": {k: v for k, v in options.items() if k not in secret_names},
-        "secret_storage_options": {name: options[name] for name in secret_names},
-    }
-    secrets = settings.s3a_secrets(KEY, SECRET)
-    conf = {k: v for k, v in stack.driver_settings().items() if k not in secrets}
+def connections(stack: LocalStack, state: str) -> dict[str, Connection]:
+    found = stack.connections(state)
+    conf = found["cdc_cluster"]["extra"]["conf"]
+    conf |= dict.fromkeys(
+        ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), FIRST_COMPILER
+    )
     # The executors have no Python: they could not run a function of this package.
     conf["spark.pyspark.python"] = "/nowhere/python"
-    submit = {
-        "spark_conn_id": "spark_cluster",
-        "packages": None,
-        "jars": ",".join(spark_jars()),
-        "conf": {k: v for k, v in conf.items() if k != "spark.jars"},
-        "secret_conf": secrets,
-    }
-    return {
-        "AIRFLOW_CONN_SPARK_DEFAULT": {
-            "conn_type": "spark_connect",
-            "host": f"sc://{connect.hostname}",
-            "port": connect.port,
-        },
-        "AIRFLOW_CONN_SPARK_CLUSTER": {
-            "conn_type": "spark",
-            "host": f"spark://{master.hostname}",
-            "port": master.port,
-        },
-        "AIRFLOW_CONN_CDC_DEFAULT": {"conn_type": "cdc", "extra": cdc},
-        "AIRFLOW_CONN_CDC_SUBMIT": {"conn_type": "cdc", "extra": {**cdc, **submit}},
-    }
+    return found
 
 
 def logs_of(server: AirflowServer) -> Iterator[tuple[Path, str]]:

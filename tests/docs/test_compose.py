@@ -16,12 +16,12 @@ import pytest
 import yaml
 from cdc_stack import compose
 from cdc_stack.__main__ import app
-from cdc_stack.local_stack import DELTA_JARS
 from cdc_stack.settings import s3a_secrets, storage_options
 from typer.testing import CliRunner
 
 from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE
 from airflow_provider_cdc.engine.log_store import default_settings
+from airflow_provider_cdc.engine.spark.session.local_session import delta_jars
 from airflow_provider_cdc.hooks.connection import CdcConnection
 
 ROOT = Path(__file__).parents[2]
@@ -204,7 +204,9 @@ def test_dockerfile_installs_the_delta_and_the_python_of_the_tests() -> None:
     (python,) = re.findall(r"^FROM python:(\d+\.\d+)", dockerfile(), re.MULTILINE)
 
     assert tuple(DELTA_PACKAGE.split(":")) in found
-    assert {f"{group}_{name}-{version}.jar" for group, name, version in found} == set(DELTA_JARS)
+    assert {f"{group}_{name}-{version}.jar" for group, name, version in found} == {
+        jar.name for jar in delta_jars()
+    }
     assert f"python{python}/" in compose.SITE_PACKAGES
     assert f"{compose.SITE_PACKAGES}/pyspark/jars/ivy-" in dockerfile()
     assert f"{compose.JARS.removeprefix('file://').removesuffix('*.jar')}[artifact]" in dockerfile()

@@ -151,7 +151,7 @@ with DAG("cluster_change_streams", schedule=None, default_args=RETRIES):
         DropChangeStream(task_id="drop", change_stream="cs"),
     )
 
-with DAG("cluster_submit", schedule=None, default_args={**RETRIES, "conn_id": "cdc_submit"}):
+with DAG("cluster_submit", schedule=None, default_args={**RETRIES, "conn_id": "cdc_cluster"}):
     chain(
         CreateStream(task_id="create", stream="p", on_table=SOURCE, show_initial_rows=True),
         ConsumeStream(task_id="consume", stream="p", sql=copied("p", "submitted")),

@@ -99,14 +99,22 @@ def _environment() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
+def delta_jars(ivy: str = _IVY_FOLDER) -> list[Path]:
+    """The jars that Delta needs, where Spark keeps them after it has fetched them.
+
+    :param ivy: the folder of Spark's Ivy
+    """
+    _, line, version = DELTA_PACKAGE.replace("delta-spark_", "").split(":")
+    folder = Path(ivy).expanduser() / "jars"
+    return [folder / name.format(line=line, version=version) for name in _DELTA_JARS]
+
+
 def _delta(ivy: str) -> dict[str, str]:
     """The setting by which the session gets Delta. If Spark has fetched Delta's jars before, it
     names these jars, which saves seconds and pages of Ivy's report. Otherwise it names Delta's
     Maven coordinates.
     """
-    _, line, version = DELTA_PACKAGE.replace("delta-spark_", "").split(":")
-    folder = Path(ivy).expanduser() / "jars"
-    jars = [folder / name.format(line=line, version=version) for name in _DELTA_JARS]
+    jars = delta_jars(ivy)
     if all(jar.exists() for jar in jars):
         return {_JARS: ",".join(jar.as_uri() for jar in jars)}
     return {_PACKAGES: DELTA_PACKAGE}
