@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from cdc_stack.local_stack import LocalStack
+from cdc_stack.services import WORKERS
 from cluster_lab import ClusterLab
 from driver_processes import Driver, DriverError, drivers
 from pyspark.sql import SparkSession
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.timeout(600)
 CHANGED = 40
 # Each row takes the executors so long that there is time to kill something.
 ROWS_OF_WORK = 200_000
+OUTAGE_SECONDS = 3
 CONSUMER = "tests.kills"
 LOG = (
     "INSERT INTO {log} SELECT /*+ REPARTITION(4) */ id, max(v) FROM"
@@ -77,13 +80,28 @@ def consume_in(driver: Driver, lab: ClusterLab) -> str:
     return result
 
 
-def wait_for_work(lab: ClusterLab) -> None:
-    """Wait until the consumption has begun, and its first statement runs on the executors."""
-    deadline = time.monotonic() + 200
-    while lab.engine.describe_stream("s").phase is Phase.IDLE:
-        assert time.monotonic() < deadline, "no consumption began"
-        time.sleep(0.2)
-    time.sleep(3)
+def consume_here(lab: ClusterLab) -> None:
+    lab.engine.consume(statements(lab), consumer=CONSUMER)
+
+
+@contextmanager
+def consuming(lab: ClusterLab, consume: Callable[[], object]) -> Iterator[Future[object]]:
+    """Consume in a thread. The block begins when the first statement runs on the executors."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(consume)
+        deadline = time.monotonic() + 200
+        while not is_reading(lab):
+            assert not running.done(), f"the consumption ended before: {running.result()}"
+            assert time.monotonic() < deadline, "no statement runs"
+            time.sleep(0.2)
+        yield running
+
+
+def is_reading(lab: ClusterLab) -> bool:
+    """Whether an executor has begun to read the changes, as only statements of a consumption do."""
+    line = f"Reading File path: {lab.path('src')}/part-"
+    logs = (log for worker in WORKERS for log in (lab.stack.folder / worker).glob("app-*/*/stderr"))
+    return any(line in log.read_text(errors="replace") for log in logs)
 
 
 def check(lab: ClusterLab) -> None:
@@ -108,9 +126,7 @@ def test_executor_killed_during_a_consumption_changes_nothing(
     scene: ClusterLab, stack: LocalStack, new_driver: Callable[[], Driver]
 ) -> None:
     driver = new_driver()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(consume_in, driver, scene)
-        wait_for_work(scene)
+    with consuming(scene, lambda: consume_in(driver, scene)) as running:
         killed = executors_of(stack.processes.process("spark-worker-1"))
         for executor in killed:
             executor.kill()
@@ -126,9 +142,7 @@ def test_worker_killed_during_a_consumption_changes_nothing(
     scene: ClusterLab, stack: LocalStack, new_driver: Callable[[], Driver]
 ) -> None:
     driver = new_driver()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(consume_in, driver, scene)
-        wait_for_work(scene)
+    with consuming(scene, lambda: consume_in(driver, scene)) as running:
         stack.processes.kill("spark-worker-2")
         try:
             running.result()
@@ -142,9 +156,7 @@ def test_driver_killed_during_a_consumption_is_continued_by_the_next(
     scene: ClusterLab, new_driver: Callable[[], Driver]
 ) -> None:
     driver = new_driver()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(consume_in, driver, scene)
-        wait_for_work(scene)
+    with consuming(scene, lambda: consume_in(driver, scene)) as running:
         for process in psutil.Process(driver.process.pid).children(recursive=True):
             process.kill()
         driver.process.kill()
@@ -161,9 +173,7 @@ def test_driver_killed_during_a_consumption_is_continued_by_the_next(
 def test_connect_server_killed_during_a_consumption_is_continued_by_the_next(
     scene: ClusterLab, stack: LocalStack, connected: Callable[[], SparkSession]
 ) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(scene.engine.consume, statements(scene), consumer=CONSUMER)
-        wait_for_work(scene)
+    with consuming(scene, lambda: consume_here(scene)) as running:
         stack.processes.kill("spark-connect")
         stack.processes.restart("spark-connect")
         with pytest.raises(CdcError) as caught:
@@ -171,7 +181,7 @@ def test_connect_server_killed_during_a_consumption_is_continued_by_the_next(
     assert caught.value.retryable
 
     scene.connect(connected())
-    scene.engine.consume(statements(scene), consumer=CONSUMER)
+    consume_here(scene)
 
     check(scene)
 
@@ -180,11 +190,9 @@ def test_s3_server_killed_during_a_consumption_loses_nothing(
     scene: ClusterLab, stack: LocalStack, new_driver: Callable[[], Driver]
 ) -> None:
     driver = new_driver()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(consume_in, driver, scene)
-        wait_for_work(scene)
+    with consuming(scene, lambda: consume_in(driver, scene)) as running:
         stack.processes.kill("s3")
-        time.sleep(3)
+        time.sleep(OUTAGE_SECONDS)
         stack.processes.restart("s3")
         try:
             running.result()
