@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socketserver
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 from flights_demo.airflow_server import AirflowServer
 from flights_demo.postgres_server import postgres_server
+
+SHARED_DAGS = Path(__file__).parent / "shared_dags"
 
 
 @pytest.fixture
@@ -83,12 +86,15 @@ def run_airflow(
 ) -> Iterator[RunningAirflow]:
     """Run scheduler, triggerer, dag-processor and api-server on PostgreSQL.
 
+    :param dags_folder: the files of DAGs, in addition to those of ``shared_dags``
     :param spark: the connection ``spark_default``
     :param cdc: the settings of the connection ``cdc_default``, except its state folder
     :param parse_seconds: how often the files of DAGs are parsed again
     """
     port, metrics = statsd
-    state, tables = folder / "state", folder / "tables"
+    state, tables, dags = (folder / name for name in ("state", "tables", "dags"))
+    for source in (dags_folder, SHARED_DAGS):
+        shutil.copytree(source, dags, dirs_exist_ok=True)
     connections = {
         "AIRFLOW_CONN_SPARK_DEFAULT": spark,
         "AIRFLOW_CONN_CDC_DEFAULT": {
@@ -98,7 +104,7 @@ def run_airflow(
     }
     server = AirflowServer(
         home=folder / "home",
-        dags_folder=dags_folder,
+        dags_folder=dags,
         env={
             **{name: json.dumps(value) for name, value in connections.items()},
             "CDC_TEST_TABLES": str(tables),

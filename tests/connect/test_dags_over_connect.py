@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from airflow_fixtures import run_airflow
+from many_streams import check_many_streams
 
 from airflow_provider_cdc.engine import Engine
 
@@ -131,32 +132,7 @@ def test_stream_with_sensor_and_consumer_is_consumed_once_in_each_run(
 def test_many_streams_are_consumed_in_one_job_and_a_retry_consumes_what_is_left(
     running_airflow, remote
 ):
-    server, tables = running_airflow.server, running_airflow.tables
-    engine = Engine(remote, running_airflow.state.as_uri())
-    for number in range(3):
-        for table in (f"many_{number}", f"many_target_{number}"):
-            remote.sql(f"CREATE TABLE delta.`{tables}/{table}` (id INT, v STRING) USING delta")
-        engine.create_stream(f"many_{number}", on_table=f"{tables}/many_{number}")
-        remote.sql(f"INSERT INTO delta.`{tables}/many_{number}` VALUES ({number}, 'a')")
-    server.wait_dag("cdc_many")
-    run = server.trigger("cdc_many")
-    server.wait_success("cdc_many", run)
-
-    for number in range(3):
-        found = remote.sql(f"SELECT * FROM delta.`{tables}/many_target_{number}`").collect()
-        assert list(map(tuple, found)) == [(number, "a")]
-    assert server.task("cdc_many", run, "consume")["try_number"] == 2
-    results = server.xcom("cdc_many", run, "consume")["consumptions"]
-    assert [each["consumer"] for each in results] == [
-        f"cdc_many/consume/many_{n}" for n in range(3)
-    ]
-    assert [each["outcome"]["streams"][0]["rows"]["inserted"] for each in results] == [1] * 3
-    first, second = (server.task_log("cdc_many", run, "consume", number) for number in (1, 2))
-    assert "3 consumptions: 2 done, 1 failed" in first
-    assert "3 consumptions: 1 failed, cdc_many/consume/many_1" in first
-    assert "2 consumptions: an earlier attempt of this run has consumed" in second
-    assert "consumed many_1 up to version" in second
-    assert "consumed many_0" not in second
+    check_many_streams(running_airflow, remote)
 
 
 def test_partitions_that_split_are_read_once_by_mapped_tasks(running_airflow, remote, wait_for):

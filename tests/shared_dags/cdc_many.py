@@ -1,4 +1,4 @@
-"""A DAG of tests/connect/test_dags_over_connect.py; the tables are below ``CDC_TEST_TABLES``."""
+"""The DAG of tests/many_streams.py; the tables are below ``CDC_TEST_TABLES``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from airflow.sdk import DAG
 from airflow_provider_cdc.operators.consumptions import ConsumeStreams
 
 TABLES = os.environ.get("CDC_TEST_TABLES", "/nowhere")
-
 FAILS = "{{{{ 'raise_error(\"not now\")' if ti.try_number == {number} else 'v' }}}}"
 
-# One consumption fails in the first attempt.
+# One consumption fails in the first attempt. The job is too long for a command line.
 with DAG("cdc_many", schedule=None, max_active_runs=1):
     ConsumeStreams(
         task_id="consume",
         consumptions=[
             {
                 "stream": f"many_{number}",
-                "sql": f"INSERT INTO delta.`{TABLES}/many_target_{number}`"
+                "sql": f"INSERT INTO delta.`{TABLES}/many_target_{number}` /* {'long ' * 10_000} */"
                 f" SELECT id, {FAILS.format(number=number)} FROM many_{number}",
             }
             for number in range(3)
