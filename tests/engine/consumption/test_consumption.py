@@ -33,6 +33,7 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
 )
 from airflow_provider_cdc.engine.core.model.stream import Phase
+from airflow_provider_cdc.engine.spark.consumption import stream_views
 
 
 @pytest.mark.thorough
@@ -72,6 +73,40 @@ def test_outcome_of_an_append_only_stream_counts_only_inserts(
         outcome = lab.consume(*texts)
         assert outcome.streams[0].rows == {"inserted": inserted, "updated": 0, "deleted": 0}
         assert [len(lab.rows(name)) for name in targets] == [inserted] * len(targets)
+
+
+def test_inserts_of_a_standard_stream_are_counted_by_the_log(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing may be kept or counted by reading.
+    monkeypatch.delattr(stream_views, "_kept")
+    monkeypatch.delattr(stream_views, "_kinds")
+
+    outcome = lab.consume(LOG)
+
+    assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
+    assert lab.rows("log") == FIRST
+
+
+def test_rows_that_a_restore_brings_back_are_counted_beside_new_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = StreamLab(spark, tmp_path)
+    lab.make(
+        "src",
+        "id INT, v STRING",
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 'v' FROM range(5)",
+        properties=f"{TRACKED}, 'delta.enableDeletionVectors' = 'true'",
+    )
+    lab.make("log", "id INT, v STRING, action STRING")
+    lab.sql("DELETE FROM {src} WHERE id < 2")
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    lab.sql("RESTORE {src} TO VERSION AS OF 1", "INSERT INTO {src} VALUES (7, 'new')")
+
+    outcome = lab.consume(LOG)
+
+    assert outcome.streams[0].rows == {"inserted": 3, "updated": 0, "deleted": 0}
+    assert [row[0] for row in lab.rows("log")] == [0, 1, 7]
 
 
 @pytest.mark.thorough

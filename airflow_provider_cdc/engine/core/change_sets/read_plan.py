@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from ..consumption.statement_log import without_undone
-from ..delta.log_actions import Commit
+from ..delta.log_actions import Commit, DataFile
 from ..delta.table_schema import Layout, gives_ids_anew
 from ..errors import InvalidRequest
 from ..figures import counted, extent_text
@@ -118,7 +118,11 @@ def inserted_row_count(commits: Sequence[Commit]) -> int | None:
     live = without_undone(commits)
     if any(commit.adds and commit.removes and inserts_rows(commit) for commit in live):
         return None
-    files = [file for _, file in inserted_files(live)]
+    return row_count([file for _, file in inserted_files(live)])
+
+
+def row_count(files: Sequence[DataFile]) -> int | None:
+    """How many rows ``files`` hold. ``None`` if statistics do not show it."""
     counts = [None if file.deletion_vector else file.record_count for file in files]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None

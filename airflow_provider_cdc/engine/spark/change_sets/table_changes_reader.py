@@ -20,6 +20,7 @@ from ...core.change_sets.read_plan import (
     plan_difference,
     plan_inserts,
     plan_survivors,
+    row_count,
 )
 from ...core.consumption.statement_log import without_undone
 from ...core.delta.layout_history import layout_history
@@ -127,34 +128,36 @@ class ChangeSetReader:
         source = self._source(span)
         reading = self._reading(span, source)
         tables = self._listed_rows(source)
-        rows = None
         if reading.plan.strategy is Strategy.FILE_DIFFERENCE:
-            rows = self._by_files(span, reading, source, tables)
-        elif reading.plan.strategy is Strategy.CHANGE_FILES:
+            return self._by_files(span, reading, source, tables)
+        if reading.plan.strategy is Strategy.CHANGE_FILES:
             rows = self._by_change_files(span, reading, source, tables)
-        if rows is None:
-            return self._nothing(span, reading.plan)
-        return ChangeSet(rows, reading.plan, tables.roots)
+            return ChangeSet(rows, reading.plan, tables.roots)
+        return self._nothing(span, reading.plan)
 
     def _by_files(
         self, span: SourceRange, reading: PlannedRead, source: RangeFiles, tables: ListedRows
-    ) -> DataFrame | None:
+    ) -> ChangeSet:
         net = reading.net
         check_files(span.stream, source, [source.absolute(file) for file in net.files])
         listed = source.listed(net)
         if not listed:
-            return None
+            return self._nothing(span, reading.plan)
         style = span.stream.column_style
         sides = self._sides(span, listed, tables)
+        count = None
         if sides.new is None and sides.old is not None:
-            return each_named(sides.old, DELETE, style)
-        if sides.old is None and sides.new is not None:
-            return each_named(sides.new, INSERT, style)
-        if _reads_ids_first(net, span.end) and may_broadcast(self._spark):
-            sides = without_carried_over(sides, f"{ROW_VERSION} > {span.start.version}")
-        return with_metadata_columns(
-            netted(sides, listed, _row_type(Layout.of(span.end.metadata))), None, style
-        )
+            rows = each_named(sides.old, DELETE, style)
+        elif sides.old is None and sides.new is not None:
+            rows = each_named(sides.new, INSERT, style)
+            # Of a file whose deletion vector changed, only some rows are new.
+            count = None if net.revectored else row_count(net.added)
+        else:
+            if _reads_ids_first(net, span.end) and may_broadcast(self._spark):
+                sides = without_carried_over(sides, f"{ROW_VERSION} > {span.start.version}")
+            changed = netted(sides, listed, _row_type(Layout.of(span.end.metadata)))
+            rows = with_metadata_columns(changed, None, style)
+        return ChangeSet(rows, reading.plan, tables.roots, count)
 
     def _by_change_files(
         self, span: SourceRange, reading: PlannedRead, source: RangeFiles, tables: ListedRows
@@ -211,7 +214,7 @@ class ChangeSetReader:
         layout = Layout.of(span.end.metadata)
         names = METADATA_COLUMNS[span.stream.column_style]
         schema = StructType([*spark_fields(layout.fields), *metadata_fields(names)])
-        return ChangeSet(self._spark.createDataFrame([], schema), plan, ())
+        return ChangeSet(self._spark.createDataFrame([], schema), plan, (), row_count=0)
 
     def _source(self, span: SourceRange) -> RangeFiles:
         return RangeFiles(span.stream.source.location, self._files)

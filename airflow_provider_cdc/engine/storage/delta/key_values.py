@@ -49,4 +49,5 @@ def _distinct(uri: str, column: str, reader: Files) -> list[int] | None:
         schema = file.schema_arrow
         if column not in schema.names or not pa.types.is_integer(schema.field(column).type):
             return None
-        return file.read(columns=[column])[column].drop_null().unique().to_pylist()
+        keys: list[int] = file.read(columns=[column])[column].drop_null().unique().to_pylist()
+        return keys
