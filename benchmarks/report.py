@@ -67,11 +67,6 @@ def write(folder: Path, page: Path) -> None:
         if run.part == "freshness":
             parts.append(f"{_origins(run)}\n\n{_freshness(run)}")
             continue
-        parts.append(
-            f"Tables of {run.table_rows:,} rows; no round is longer than {run.limit_seconds:g} s,"
-            " or fills the disk."
-            f" {_origins(run)}\n"
-        )
         parts.append(f"{_sizes(run)} {_origins(run)}\n")
         if run.part == "changes":
             parts.append(_changes(run))
