@@ -166,8 +166,8 @@ compose: venv ## write docker/compose.yaml from docker/cdc_stack
 	@PYTHONPATH=$(CURDIR)/docker $(PYTHON) -m cdc_stack compose
 
 .PHONY: bench
-bench: venv jars $(ICEBERG_VENV)/.installed ## every benchmark; ROWS=10000000 rows, BENCH='--resume ...'
-	PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m benchmarks --rows $(ROWS) $(BENCH)
+bench: venv jars cluster-jars $(ICEBERG_VENV)/.installed ## every benchmark; ROWS=10000000 rows, BENCH='--resume ...'
+	PYTHONPATH=$(CURDIR)/dags:$(CURDIR)/docker $(PYTHON) -m benchmarks --rows $(ROWS) $(BENCH)
 
 $(ICEBERG_VENV)/.installed: $(ICEBERG).lock | $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) $(ICEBERG_VENV)

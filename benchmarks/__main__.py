@@ -25,6 +25,7 @@ from . import (
     flights,
     freshness,
     history,
+    large_source,
     many_streams,
     partition_lists,
     report,
@@ -160,6 +161,7 @@ def _sizes(
         yield "separately", partial(many_streams.separately, spark, workshop, patience)
         yield "registry", partial(scale_registry.measure, spark, workshop, patience)
         yield "logs", partial(scale_logs.measure, spark, workshop, patience)
+        yield "two workers", partial(large_source.measure, spark, workshop, patience)
         return
     module = upserts if part is Part.UPSERTS else history
     yield "one size", partial(module.one_size, spark, workshop, rows, patience)

@@ -150,9 +150,9 @@ def _fold(state: str) -> dict[str, float]:
     return {"seconds": seconds, "peak_bytes": memory("VmHWM") - before}
 
 
-def memory(kind: str) -> int:
-    """Bytes of this process: ``VmRSS`` now, ``VmHWM`` at its peak."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+def memory(kind: str, process: int | str = "self") -> int:
+    """Bytes of this process, or of another one: ``VmRSS`` now, ``VmHWM`` at its peak."""
+    lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
 
 
