@@ -27,9 +27,12 @@ OF_FILES = (
 
 OF_TASKS = (
     *OF_FILES,
+    "airflow_provider_cdc.engine.spark.engine",
     "airflow_provider_cdc.hooks.connect_submission",
     "airflow_provider_cdc.hooks.lineage",
     "airflow_provider_cdc.hooks.spark_submission",
+    "pyarrow.dataset",
+    "pyspark.sql.connect.catalog",
     "pyspark.sql.connect.session",
 )
 """The modules that tasks import when they run."""
