@@ -199,7 +199,8 @@ def _figures(spark: SparkSession, request: Mapping[str, Any]) -> Iterator[Figure
     by_hand = insert.format("by_hand", f"{table} WHERE id >= {first}")
     consume = insert.format("consumed", f"s{lag}")
     yield appended(lag), BY_HAND, _measured(lambda: spark.sql(by_hand), 1), 0, ""
-    yield appended(lag), CONSUME, _measured(lambda: engine.consume([consume], consumer="copy"), 1), 0, ""
+    seconds = _measured(lambda: engine.consume([consume], consumer="copy"), 1)
+    yield appended(lag), CONSUME, seconds, 0, ""
     _check_equal(spark, root)
     engine.create_stream("updates", on_table=location)
     update = f"UPDATE {table} SET n = n + 1 WHERE id % {PICKED} = 7"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -52,8 +53,9 @@ class ConnectSubmission(Submission):
         finally:
             # A stopped session runs nothing, and cannot be interrupted.
             sessions, self._sessions = self._sessions, []
-            for session in sessions:
-                session.stop()
+            with _quiet_client():
+                for session in sessions:
+                    session.stop()
 
     def _stop(self) -> None:
         """Interrupt everything that the sessions run on the server."""
@@ -84,3 +86,17 @@ class ConnectSubmission(Submission):
             if key.startswith(_SESSION_SETTINGS) and key not in entry_point.DELTA_CONF
         }
         return SparkSession.builder.remote(url).config(map=runtime).create()
+
+
+@contextmanager
+def _quiet_client() -> Iterator[None]:
+    """Keep warnings of Spark's client out of the log. A session that ends releases its results in
+    other threads. They warn if the server has already dropped the results with the session.
+    """
+    logger = logging.getLogger("pyspark.sql.connect.logging")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

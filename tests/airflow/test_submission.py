@@ -617,6 +617,29 @@ def test_hook_killed_over_connect_keeps_the_error_of_the_task(monkeypatch, caplo
     assert caplog.text == ""
 
 
+def test_end_of_sessions_over_connect_leaves_no_warnings_of_the_client(monkeypatch, caplog):
+    client = logging.getLogger("pyspark.sql.connect.logging")
+    monkeypatch.setattr(client, "handlers", [])
+    monkeypatch.setattr(client, "level", logging.WARNING)
+
+    class WarningSession(Session):
+        def stop(self):
+            client.warning("ReleaseExecute failed with exception")
+            client.error("the session was lost")
+
+    connection = CdcConnection("c", "file:///s")
+    submission = ConnectSubmission(request_for(connection, StreamHasData("s")), connection)
+    monkeypatch.setattr(submission, "_new_session", WarningSession)
+    monkeypatch.setattr(
+        "airflow_provider_cdc.hooks.connect_submission.run", lambda *_, **__: Answer("r")
+    )
+    submission.run()
+
+    assert caplog.messages == ["the session was lost"]
+    client.warning("a later one")
+    assert "a later one" in caplog.text
+
+
 def test_kill_over_connect_ends_every_session_of_the_job(monkeypatch):
     connection = CdcConnection("c", "file:///s")
     submission = ConnectSubmission(request_for(connection, StreamHasData("s")), connection)

@@ -73,6 +73,7 @@ def pair(
         yield Pair(started, name, store)
 
 
+@pytest.mark.in_ci("delta's own store", "conditional put")
 def test_two_drivers_that_write_one_version_lose_none_by_conditional_put(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:

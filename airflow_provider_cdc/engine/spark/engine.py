@@ -15,7 +15,6 @@ from ..clock import utc_now
 from ..core.arguments.points import Point
 from ..core.arguments.validation import validated_call
 from ..core.change_sets.read_plan import Strategy
-from ..core.errors import OutcomeUnknown
 from ..core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.model.stream_spec import StreamSpec
 from ..core.progress import Listener
@@ -29,7 +28,7 @@ from .history.history_verbs import HistoryVerbs
 from .parts import Parts
 from .reading.stream_reading import StreamReading
 from .services import Services
-from .session.failures import first_line, is_session_lost
+from .session.failures import lost_sessions_explained
 from .session.session_checks import check_session
 from .streams.administration import StreamAdministration
 from .upserts.upsert_administration import UpsertAdministration
@@ -49,18 +48,8 @@ def _delegate(
 
     @wraps(method)
     def call(engine: Engine, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        try:
+        with lost_sessions_explained():
             return method(service(engine), *args, **kwargs)
-        except Exception as error:
-            if not is_session_lost(error):
-                raise
-            raise OutcomeUnknown(
-                "Spark session",
-                "was lost during the call",
-                cause=first_line(error),
-                fix="make the same call with a new session; it finds out what was done, and does"
-                " the rest",
-            ) from error
 
     return call
 
@@ -267,7 +256,8 @@ class Engine:
             max_data_extension=max_data_extension,
             max_lag=max_lag,
         )
-        return self._parts.creation.create(spec)
+        with lost_sessions_explained():
+            return self._parts.creation.create(spec)
 
     @validated_call
     def rewind_stream(self, name: str, *, to: Point) -> Stream:
@@ -285,7 +275,8 @@ class Engine:
         :raises InvalidRequest: it is the stream of an upsert table
         :raises StreamUnusable: the change set after the point can no longer be read
         """
-        return self._parts.rewinding.rewind(name, to)
+        with lost_sessions_explained():
+            return self._parts.rewinding.rewind(name, to)
 
     describe_streams = _delegate(StreamAdministration.describe_streams, _administration)
     show_streams = _delegate(StreamAdministration.show_streams, _administration)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException, PySparkException
+
+from ...core.errors import OutcomeUnknown
 
 # pyspark raises this for JVM exceptions that have no class in pyspark.
 _JVM_EXCEPTION = "Py4JJavaError"
@@ -54,6 +58,26 @@ def is_session_lost(error: Exception) -> bool:
     if condition is not None:
         return condition.startswith(_LOST)
     return type(error).__name__ in _LOST_CLASSES
+
+
+@contextmanager
+def lost_sessions_explained() -> Iterator[None]:
+    """A block whose session may be lost.
+
+    :raises OutcomeUnknown: it was lost
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_session_lost(error):
+            raise
+        raise OutcomeUnknown(
+            "Spark session",
+            "was lost during the call",
+            cause=first_line(error),
+            fix="make the same call with a new session; it finds out what was done, and does"
+            " the rest",
+        ) from error
 
 
 def reason(error: Exception) -> str:
