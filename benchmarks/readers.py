@@ -16,7 +16,8 @@ from airflow_provider_cdc.engine.core.change_sets.rewrites import net_difference
 from airflow_provider_cdc.engine.core.delta.table_schema import Layout
 from airflow_provider_cdc.engine.spark.change_sets.file_lists import FileLists
 from airflow_provider_cdc.engine.storage.files.scratch import Scratch
-from airflow_provider_cdc.engine.storage.files.stores import Files, absolute_path
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.files.uris import absolute_path
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 from . import iceberg_process

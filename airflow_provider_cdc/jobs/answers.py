@@ -12,7 +12,8 @@ from typing import Any
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
-from airflow_provider_cdc.engine.storage.files.stores import Files, join
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.files.uris import join
 
 from .model import Answer
 

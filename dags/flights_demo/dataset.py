@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import fsspec
 
 from airflow_provider_cdc.engine.storage.files.store_options import fsspec_options
-from airflow_provider_cdc.engine.storage.files.stores import SCHEMES
+from airflow_provider_cdc.engine.storage.files.uris import SCHEMES
 
 from .session import storage_options
 

@@ -27,7 +27,8 @@ from airflow_provider_cdc.engine.spark.change_sets.table_changes_reader import (
     ChangeSetReader,
 )
 from airflow_provider_cdc.engine.storage.files.scratch import Scratch
-from airflow_provider_cdc.engine.storage.files.stores import Files, join
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.files.uris import join
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 FILES = Files()

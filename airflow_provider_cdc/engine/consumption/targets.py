@@ -19,7 +19,8 @@ from ..core.model.consumption import Consumption, PlannedStatement, StatementKin
 from ..core.sql.statements import CreateTable, Statement, creation_text, text_to_run
 from ..storage.delta.delta_log import DeltaLog, LogIncomplete
 from ..storage.delta.target_log import TargetLog
-from ..storage.files.stores import Files, join
+from ..storage.files.stores import Files
+from ..storage.files.uris import join
 from .fences import fenced_off
 from .ports import Failure, StatementWriter
 from .statement_errors import created_meanwhile, refused

@@ -38,7 +38,8 @@ from ...core.names import TableName, quote
 from ...storage.delta.commit_times import CommitTimes
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.target_log import TargetLog
-from ...storage.files.stores import Files, store_key
+from ...storage.files.stores import Files
+from ...storage.files.uris import store_key
 from ...storage.sources.source_log import SourceLog, StreamSpan
 from ..archives.archive_tables import ArchiveTables
 from ..archives.archived_changes import ArchivedChanges

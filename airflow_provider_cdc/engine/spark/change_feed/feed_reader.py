@@ -30,7 +30,8 @@ from ...storage.delta.commit_times import CommitTimes
 from ...storage.delta.delta_log import DeltaLog
 from ...storage.delta.range_files import RangeFiles
 from ...storage.files.scratch import Scratch
-from ...storage.files.stores import Files, plain_uri
+from ...storage.files.stores import Files
+from ...storage.files.uris import plain_uri
 from ...storage.sources.source_log import SourceRange
 from ..change_sets.columns import spark_fields
 from ..change_sets.initial_rows import all_rows

@@ -23,7 +23,7 @@ from ...core.delta.deletion_vectors import VectorFiles
 from ...core.delta.table_schema import Layout
 from ...core.names import quote
 from ...storage.files.scratch import Scratch, new_table_id
-from ...storage.files.stores import encoded_uri
+from ...storage.files.uris import encoded_uri
 from .row_columns import NO_ROW_ID, ROW_ID, ROW_VERSION, union
 
 

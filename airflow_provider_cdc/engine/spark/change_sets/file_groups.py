@@ -30,7 +30,8 @@ from ...core.model.sources import FileFormat, Folder
 from ...core.model.stream import Stream
 from ...core.names import name_key, quote
 from ...storage.files.csv_heads import BrokenHead
-from ...storage.files.stores import Files, join
+from ...storage.files.stores import Files
+from ...storage.files.uris import join
 from .file_headers import headers
 
 _WITH_CORRUPT_RECORDS = (FileFormat.CSV, FileFormat.JSON)

@@ -22,7 +22,8 @@ from ...core.folders.folder_log import FolderFile
 from ...core.model.sources import FileFormat, Folder
 from ...core.model.stream import METADATA_COLUMNS
 from ...core.names import name_key, quote
-from ...storage.files.stores import Files, join
+from ...storage.files.stores import Files
+from ...storage.files.uris import join
 from ...storage.sources.folder_logs import FolderLogs
 from ...storage.sources.source_log import SourceRange
 from ..session.failures import reason

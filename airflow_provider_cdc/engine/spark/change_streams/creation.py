@@ -24,7 +24,8 @@ from ...core.model.stream_spec import StreamSpec
 from ...core.model.tables import Table
 from ...core.names import stream_name, table_name
 from ...storage.files.best_effort import log_failures
-from ...storage.files.stores import Files, store_key
+from ...storage.files.stores import Files
+from ...storage.files.uris import store_key
 from ...storage.state.change_streams import ChangeStreams, exists
 from ..streams.creation import Creation
 from ..tables.delta_tables import Tables

@@ -23,7 +23,8 @@ from ...core.folders.file_options import (
 from ...core.folders.folder_log import FolderState
 from ...core.model.sources import Base, FileFormat, Folder, Source
 from ...storage.files.csv_heads import BrokenHead
-from ...storage.files.stores import Files, join
+from ...storage.files.stores import Files
+from ...storage.files.uris import join
 from ...storage.sources.folder_logs import FolderLogs, log_location
 from ...storage.sources.source_log import SourceLog
 from ..change_sets.file_headers import headers

@@ -25,7 +25,8 @@ from ...core.retention.table_retention import (
     own_retention,
 )
 from ...storage.delta.delta_log import DeltaLog
-from ...storage.files.stores import Files, store_key
+from ...storage.files.stores import Files
+from ...storage.files.uris import store_key
 from ...storage.registry.registry import Registry
 from ...storage.sources.source_log import SourceLog, SourceRange, StreamSpan
 from ...storage.state.extended_sources import ExtendedSources

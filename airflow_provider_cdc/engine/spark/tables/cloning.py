@@ -17,7 +17,8 @@ from ...core.names import TableName, quote, spark_literal, table_name
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.scratch import new_table_id
-from ...storage.files.stores import Files, encoded_uri, join
+from ...storage.files.stores import Files
+from ...storage.files.uris import encoded_uri, join
 from ..session.session_settings import escaped_literals
 from .delta_tables import Tables
 

@@ -9,7 +9,7 @@ from ...catalog.stream_status import StreamStatus
 from ...core.errors import InvalidRequest, StreamNotFound, StreamStale
 from ...core.model.stream import Stream
 from ...core.upserts.definition import UpsertTable
-from ...storage.files.stores import store_key
+from ...storage.files.uris import store_key
 
 
 class UpsertStreams:

@@ -18,7 +18,8 @@ from ...core.delta.log_actions import (
     parse_lines,
 )
 from ...core.errors import NotADeltaTable
-from ..files.stores import Files, join
+from ..files.stores import Files
+from ..files.uris import join
 
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\..+)?\.(?:parquet|json)$")
@@ -150,7 +151,7 @@ class DeltaLog:
 
     def has_commit(self, version: int) -> bool:
         """Whether the log holds the commit of a version, by one small request."""
-        return self._files.exists(join(self._folder, _commit_name(version)))
+        return self._files.has_file(join(self._folder, _commit_name(version)))
 
     def fingerprint(self, version: int) -> str:
         """The fingerprint of one commit, without parsing it; raises :class:`LogIncomplete` if it is

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...core.delta.log_actions import DataFile
-from ..files.stores import Files, absolute_path, plain_uri
+from ..files.stores import Files
+from ..files.uris import absolute_path, plain_uri
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from ...core.delta.deletion_vectors import (
     relative_path,
 )
 from ...core.delta.log_actions import DataFile, DeletionVector
-from ..files.stores import Files, absolute_path, encoded_uri, plain_uri
+from ..files.stores import Files
+from ..files.uris import absolute_path, encoded_uri, plain_uri
 
 
 class RangeFiles:

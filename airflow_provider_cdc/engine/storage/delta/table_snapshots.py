@@ -8,7 +8,8 @@ from typing import Any
 
 from ...core.delta.log_actions import DataFile
 from ...core.delta.table_snapshot import Replay, TableSnapshot
-from ..files.stores import Files, hadoop_uri
+from ..files.stores import Files
+from ..files.uris import hadoop_uri
 from .delta_log import Checkpoint, DeltaLog
 from .range_files import RangeFiles
 

@@ -11,7 +11,8 @@ from ...core.change_sets import sink_log
 from ...core.delta.deletion_vectors import is_vector_file
 from ...core.errors import InvalidRequest
 from .best_effort import log_failures
-from .stores import Files, join
+from .stores import Files
+from .uris import join
 
 KEPT_FOR = timedelta(days=1)
 _TABLE = ("_delta_log", f"{0:020d}.json")

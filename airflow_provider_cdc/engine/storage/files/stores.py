@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import unicodedata
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,14 +12,12 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import chain
 from typing import IO, Any, TypeVar, cast
-from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from ...core.delta.file_paths import location_key
 from ...core.folders.folder_log import FolderFile
 from .listings import (
     files_below,
@@ -31,12 +28,9 @@ from .listings import (
 )
 from .schemes import check_scheme
 from .store_options import fsspec_options
-
-# Hadoop's schemes for stores that fsspec knows under another name.
-SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
+from .uris import SCHEMES, join
 
 _LOCAL = ("/", "file:")
-_ENCODED = ("Zs", "Zl", "Zp", "Cc")
 
 _Found = TypeVar("_Found")
 # A request to an object store takes about 50 ms.
@@ -147,6 +141,19 @@ class Files:
             return os.path.lexists(uri)
         filesystem, path = self._open(uri)
         return bool(filesystem.exists(path))
+
+    def has_file(self, uri: str) -> bool:
+        """Whether there is a file that is not empty, by one request. :meth:`exists` may also list,
+        in case it is a folder, which costs ten times as much on S3.
+        """
+        if uri.startswith("/"):
+            return os.path.lexists(uri)
+        filesystem, path = self._open(uri)
+        try:
+            filesystem.cat_file(path, start=0, end=1)
+        except FileNotFoundError:
+            return False
+        return True
 
     def is_local(self, uri: str) -> bool:
         """Whether a file is on a disk of this machine, or is mounted like one."""
@@ -375,54 +382,3 @@ def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return dict(chain.from_iterable(pool.map(of_share, shares)))
-
-
-def store_key(location: str) -> str:
-    """A key that all spellings of one location share, such as other schemes of a store or an extra
-    slash.
-    """
-    return location_key(location, SCHEMES)
-
-
-def join(folder: str, *names: str) -> str:
-    """The URI of a file or folder below ``folder``."""
-    return "/".join((folder.rstrip("/"), *names))
-
-
-def encoded_uri(location: str) -> str:
-    """``location`` as a percent-encoded URI with a scheme, as in the actions of a Delta log."""
-    if location.startswith("/"):
-        return "file://" + quote(location)
-    scheme, _, rest = location.partition(":")
-    path = rest if rest.startswith("//") else "//" + rest
-    return f"{scheme}:{quote(path, safe='/@:')}"
-
-
-def absolute_path(location: str, path: str) -> str:
-    """The percent-encoded absolute form of a ``path`` in an action of a log."""
-    if urlsplit(path).scheme:
-        return path
-    if path.startswith("/"):
-        return "file://" + path
-    return join(encoded_uri(location), path)
-
-
-def plain_uri(encoded: str) -> str:
-    """The URI that opens a file, from its percent-encoded path in an action."""
-    return unquote(encoded)
-
-
-def hadoop_uri(encoded: str) -> str:
-    """The form in which Hadoop writes the percent-encoded absolute path ``encoded``.
-
-    Delta's DELETE with deletion vectors finds a file by its path, compared as text.
-    """
-    scheme, _, rest = plain_uri(encoded).partition(":")
-    path = rest[2:] if rest.startswith("///") else rest
-    return f"{scheme}:{''.join(map(_as_in_java, path))}"
-
-
-def _as_in_java(character: str) -> str:
-    """Encode like ``java.net.URI``: letters outside ASCII stay as they are."""
-    is_kept = not character.isascii() and unicodedata.category(character) not in _ENCODED
-    return character if is_kept else quote(character, safe="/;:@&=+$,!'()*")

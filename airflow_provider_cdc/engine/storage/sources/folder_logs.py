@@ -26,7 +26,8 @@ from ...core.model.json_text import from_json, to_json
 from ...core.model.sources import Folder
 from ...core.model.stream import Stream
 from ..delta.delta_log import DeltaLog
-from ..files.stores import SCHEMES, Files, join
+from ..files.stores import Files
+from ..files.uris import SCHEMES, join
 
 _TRIES = 20
 # A refresh reads the snapshot and the commits after it. Commits are slower to read than snapshots.

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import StreamConflict
 from ...core.model.stream import Stream
-from ..files.stores import each, store_key
+from ..files.stores import each
+from ..files.uris import store_key
 from .source_log import SourceLog, StreamSpan
 
 

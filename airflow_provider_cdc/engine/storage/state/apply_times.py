@@ -13,7 +13,8 @@ from typing import Annotated
 import msgspec
 
 from ...core.arguments.intervals import LONGEST
-from ..files.stores import Files, each, join
+from ..files.stores import Files, each
+from ..files.uris import join
 
 log = logging.getLogger(__name__)
 

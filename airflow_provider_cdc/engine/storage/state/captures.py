@@ -17,7 +17,8 @@ from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.stamps import MICROSECONDS_A_DAY
 from ...core.errors import StreamUnreadable
 from ..files.best_effort import log_failures
-from ..files.stores import Files, join
+from ..files.stores import Files
+from ..files.uris import join
 from .change_streams import ChangeStreams
 from .stored_values import NotReadable, read_back, stored
 

@@ -9,7 +9,8 @@ from ...core.change_streams.consumer import ConsumerState
 from ...core.change_streams.definition import ChangeStream
 from ...core.errors import InvalidRequest
 from ...core.names import consumer_name
-from ..files.stores import Files, join
+from ..files.stores import Files
+from ..files.uris import join
 from .change_streams import ChangeStreams
 from .state_log import StateLog
 

@@ -10,7 +10,8 @@ from ...core.change_streams.definition import ChangeStream
 from ...core.errors import StreamExists, StreamNotFound
 from ...core.names import name_key, stream_name
 from ...core.near_names import near_names
-from ..files.stores import Files, join
+from ..files.stores import Files
+from ..files.uris import join
 from .state_log import StateLog
 
 _NOT_PLAIN = re.compile(r"\W+", re.ASCII)

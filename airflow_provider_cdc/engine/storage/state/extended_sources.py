@@ -10,7 +10,8 @@ import logging
 import re
 from hashlib import sha256
 
-from ..files.stores import Files, join
+from ..files.stores import Files
+from ..files.uris import join
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from ..files.best_effort import log_failures
-from ..files.stores import Files, join
+from ..files.stores import Files
+from ..files.uris import join
 
 KEPT_FOR = timedelta(days=1)
 

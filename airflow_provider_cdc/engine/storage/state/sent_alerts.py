@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from ...core.model.alerts import Objective, ObjectiveStatus
-from ..files.stores import Files, join
+from ..files.stores import Files
+from ..files.uris import join
 
 _SENT = ".sent"
 _AGAIN = ".again"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ...core.errors import InvalidRequest, StreamConflict, StreamUnreadable
-from ..files.stores import Files, join
+from ..files.stores import Files
+from ..files.uris import join
 from .stored_values import NotReadable, read_back, stored
 
 State = TypeVar("State")

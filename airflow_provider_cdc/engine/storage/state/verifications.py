@@ -13,7 +13,8 @@ from hashlib import sha256
 import msgspec
 
 from ...core.verification.proof import VerificationState
-from ..files.stores import Files, each, join
+from ..files.stores import Files, each
+from ..files.uris import join
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from airflow_provider_cdc.engine.core.delta.file_paths import (
     location_key,
     partition_values,
 )
-from airflow_provider_cdc.engine.storage.files.stores import SCHEMES
+from airflow_provider_cdc.engine.storage.files.uris import SCHEMES
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from fsspec.core import url_to_fs
 from registry_scenes import WRITERS, advance, create, drop
 from streams import new_offset, new_stream
 
+from airflow_provider_cdc.engine.catalog.log_glances import LogGlances
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.delta.log_actions import fingerprint_of
@@ -27,7 +28,8 @@ from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog, Listin
 from airflow_provider_cdc.engine.storage.files import stores
 from airflow_provider_cdc.engine.storage.files.scratch import NO_FILE, Scratch
 from airflow_provider_cdc.engine.storage.files.store_options import fsspec_options
-from airflow_provider_cdc.engine.storage.files.stores import Files, join
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.files.uris import join
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_upkeep import Upkeep
 from airflow_provider_cdc.engine.storage.sources.folder_logs import FolderLogs, log_location
@@ -249,3 +251,29 @@ def test_scratch_lists_and_tables_are_written_and_removed(files: Files, root: st
 
     assert not files.exists(listed)
     assert not files.exists(table)
+
+
+@pytest.mark.in_ci("s3")
+def test_glance_at_a_log_is_one_request_and_notices_the_next_commit(
+    options: dict[str, str], files: Files, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(table: str, version: int) -> None:
+        files.create(join(root, table, "_delta_log", f"{version:020d}.json"), b"{}")
+
+    for table in ("a", "b"):
+        commit(table, 0)
+    streams = [
+        new_stream(table, source=Source(table, join(root, table), table), offset=new_offset(0))
+        for table in ("a", "b")
+    ]
+    glances = LogGlances(root, storage_options=options)
+    assert not glances.is_local
+    before = glances.sources(streams)
+    asked = counted_requests(monkeypatch)
+
+    assert glances.sources(streams) == before
+    assert asked.total() == len(streams)
+
+    commit("b", 1)
+    after = glances.sources(streams)
+    assert [after[stream.stream_id] for stream in streams] == [(0,), (1,)]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from airflow_provider_cdc.engine.storage.files.stores import Files, encoded_uri, hadoop_uri
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.files.uris import encoded_uri, hadoop_uri
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ class CountingFiles(Files):
 
     requests = 0
 
-    def exists(self, uri):
+    def has_file(self, uri):
         self.requests += 1
-        return super().exists(uri)
+        return super().has_file(uri)
 
 
 def test_log_that_grows_by_several_commits_is_followed_to_its_end(tmp_path):
