@@ -234,6 +234,13 @@ class ConsumptionOpen(CdcError):
     retryable = True
 
 
+class StoreUnreachable(CdcError, OSError):
+    """The store of the state folder does not answer, or does not know who asks."""
+
+    kind = "store_unreachable"
+    retryable = True
+
+
 class OutcomeUnknown(CdcError):
     """It is not known whether a write succeeded. Calling again is safe and finds out."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +19,7 @@ from deltalake import (
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
-from ...core.errors import InvalidRequest
+from ...core.errors import InvalidRequest, StoreUnreachable
 
 SCHEMA = pa.schema(
     [
@@ -57,6 +59,9 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 # delta-rs decodes percent escapes in plain paths, so two folders would become one. If a path has
 # one of the other characters, delta-rs panics or opens another folder.
 _UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]\\^|\x00-\x1f\x7f]")
+# delta-rs colours the chain of its causes, one on each line.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_MOST_CAUSES = 4
 
 
 def registry_location(state: str) -> str:
@@ -99,6 +104,13 @@ def _refused(state: str, cause: str) -> InvalidRequest:
     )
 
 
+def _in_one_line(message: str) -> str:
+    """The first causes in a message of delta-rs, which has one on each line."""
+    plain = _COLOUR.sub("", message).replace("Kernel error -> ", "")
+    causes = [line.strip(" ↳\t").rstrip(".") for line in plain.splitlines()]
+    return ": ".join([cause for cause in causes if cause][:_MOST_CAUSES])
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """The place of one registry's table, and how to open it.
@@ -111,12 +123,33 @@ class Store:
     options: dict[str, str]
 
     def open(self, version: int | None = None) -> DeltaTable:
-        """The table at ``version``, by default the newest; raises ``TableNotFoundError``."""
-        return DeltaTable(self.location, version=version, storage_options=self.options)
+        """The table at ``version``, by default the newest.
+
+        :raises TableNotFoundError: there is no table
+        :raises StoreUnreachable: the store cannot be reached
+        """
+        with self._reached():
+            return DeltaTable(self.location, version=version, storage_options=self.options)
 
     def exists(self) -> bool:
-        """Whether there is a table."""
-        return DeltaTable.is_deltatable(self.location, self.options)
+        """Whether there is a table; raises :class:`StoreUnreachable`."""
+        with self._reached():
+            return DeltaTable.is_deltatable(self.location, self.options)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StoreUnreachable(
+                f"state folder at {self.location.rpartition('/')[0]}",
+                "cannot be reached",
+                cause=_in_one_line(str(error)),
+                fix="check its address, the network and the credentials in the storage options (in"
+                " Airflow, those of the connection), and try again",
+            ) from error
 
     def filesystem(self, table: DeltaTable) -> PyFileSystem:
         """The files of ``table``, by their paths in its log."""

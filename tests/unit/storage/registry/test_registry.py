@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,12 +16,14 @@ from streams import NOON
 
 from airflow_provider_cdc.engine.core.errors import (
     InvalidRequest,
+    StoreUnreachable,
     StreamConflict,
     StreamExists,
     StreamNotFound,
 )
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
 from airflow_provider_cdc.engine.core.model.stream import Phase
+from airflow_provider_cdc.engine.storage.registry import registry_table
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 
@@ -325,3 +328,26 @@ def test_moved_stream_after_log_cleanup_is_refused_and_unmoved_ones_land(
         registry.transact(stale, [advanced(stale.get("a"))], actor="late")
     registry.transact(stale, [advanced(stale.get("b"))], actor="late")
     assert [item.offset.version for item in registry.snapshot().streams()] == [3 + used, 1]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Kernel error -> Generic GCS error\n  \x1b[31m↳\x1b[0m Error performing token request\n",
+        "Generic GCS error\n  ↳ Error performing token request.",
+    ],
+)
+def test_registry_in_a_store_that_does_not_answer_says_what_to_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise OSError(answer)
+
+    monkeypatch.setattr(registry_table, "DeltaTable", away)
+
+    with pytest.raises(StoreUnreachable) as caught:
+        Registry(str(tmp_path)).snapshot()
+
+    assert caught.value.cause == "Generic GCS error: Error performing token request"
+    assert caught.value.subject == f"state folder at {tmp_path}"
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), OSError)
