@@ -124,7 +124,9 @@ class CdcHook(BaseHook):
         conf = self._pool_conf(context) | lineage.lineage_conf(context)
         if spark.conn_type == "spark_connect":
             return connect_submission.ConnectSubmission(request, self.settings, conf=conf)
-        return spark_submission.SparkSubmission(request, self.settings, spark=spark, conf=conf)
+        return spark_submission.SparkSubmission(
+            request, self.settings, spark=spark, conf=conf, job_name=_job_name(context)
+        )
 
     def _pool_conf(self, context: Context | None) -> dict[str, str]:
         """The Spark settings of the task's pool."""
@@ -176,6 +178,14 @@ class CdcHook(BaseHook):
                 " would submit to a YARN cluster. Fix: create it, or correct spark_conn_id in the"
                 f" connection {self.conn_id}; running the task again is safe."
             ) from None
+
+
+def _job_name(context: Context | None) -> str | None:
+    """The name of the job of a task, the same in each of its runs."""
+    instance = None if context is None else context.get("ti")
+    if instance is None:
+        return None
+    return f"{instance.dag_id}.{instance.task_id}[{instance.map_index}]"
 
 
 def request_for(settings: CdcConnection, task: Task) -> Request:

@@ -17,17 +17,14 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-log = logging.getLogger(__name__)
+from .driver_options import OPTIONS_VARIABLE, driver_options
 
-OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
-"""Environment variable: the options of the JVM that spark-submit starts."""
+log = logging.getLogger(__name__)
 
 # A JVM writes what it thinks of an archive to its standard output. Another kind of JVM does not
 # know these options.
 _QUIET = "-XX:+IgnoreUnrecognizedVMOptions -Xlog:disable -Xlog:all=error:stderr"
 _OF_USER = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-Xlog")
-_VARIABLES = (OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-_SETTINGS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 _CLASS_PATH = "spark.driver.extraClassPath"
 # A job that was killed while it made the archive must not prevent it for ever.
 _CLAIM_SECONDS = 3600
@@ -46,9 +43,7 @@ class ClassArchive:
         self.file = folder / f"classes-{sha256(known_by.encode()).hexdigest()[:16]}.jsa"
         self._draft = self.file.with_suffix(f".{os.getpid()}.draft")
         self._claim = self.file.with_suffix(".claim")
-        given = [os.environ.get(name, "") for name in _VARIABLES]
-        given += [conf.get(name, "") for name in _SETTINGS]
-        self._is_possible = not any(word in text for text in given for word in _OF_USER)
+        self._is_possible = not any(word in driver_options(conf) for word in _OF_USER)
 
     def environment(self) -> dict[str, str]:
         """The environment variables of a job that uses the archive, or makes it.

@@ -25,7 +25,9 @@ from airflow_provider_cdc.jobs.answers import read_answer, remove_answer
 from airflow_provider_cdc.jobs.model import Answer, Request
 from airflow_provider_cdc.jobs.requests import remove_request, request_place, write_request
 
+from .brief_jobs import BriefJob, options_so_far
 from .class_archive import ClassArchive
+from .class_path import class_path_settings
 from .connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection, is_secret
 from .driver_log import LoggedSubmitHook, log4j_environment
 from .failures import CdcJobFailed
@@ -62,6 +64,7 @@ class SparkSubmission(Submission):
     :param conf: Spark settings that override those of the connection. Settings that hold secrets
         reach the driver like ``secret_conf`` of the connection. In cluster mode they do not reach
         the driver
+    :param job_name: the same in each run of a job; ``None``: the job has only this run
     :raises InvalidRequest: the worker lacks a provider that the master needs
     """
 
@@ -72,8 +75,10 @@ class SparkSubmission(Submission):
         *,
         spark: Connection,
         conf: Mapping[str, str] | None = None,
+        job_name: str | None = None,
     ) -> None:
         super().__init__(request, connection)
+        self._job_name = job_name
         extra = spark.extra_dejson
         self.cluster_mode = extra.get("deploy-mode") == "cluster"
         self.logs_here = not self.cluster_mode
@@ -96,6 +101,7 @@ class SparkSubmission(Submission):
             {} if self.cluster_mode else log4j_environment(settings, _spark_folder())
         )
         self._archive: ClassArchive | None = None
+        self._brief: BriefJob | None = None
         self.spark_hook = self._spark_hook(settings)
         self._check_master(spark)
 
@@ -106,6 +112,8 @@ class SparkSubmission(Submission):
         self._check_alive()
         if self._is_in_file:
             write_request(self.request, options)
+        if self._brief is not None:
+            self._brief.begin()
         try:
             self.spark_hook.submit(self.application, env=self.environment())
         except AirflowException as error:
@@ -114,6 +122,8 @@ class SparkSubmission(Submission):
             self._close_pipe()
             if self._archive is not None:
                 self._archive.keep()
+            if self._brief is not None:
+                self._brief.keep(has_ended_well=failure is None)
             if self._is_in_file:
                 self._tidy("request", remove_request, self.request, options)
         answer = read_answer(state, self.request.request_id, options)
@@ -218,7 +228,7 @@ class SparkSubmission(Submission):
             return [entry_point.REQUEST_FILE, request_place(self.request)]
         return ["--request", text]
 
-    def _jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
+    def _jars(self, conf: dict[str, str]) -> tuple[str | None, str | None]:
         """The packages that Spark must resolve, and the jars that are already known."""
         packages, jars = self._given_jars(conf)
         uses_own_store = not self.cluster_mode and log_store.CLASS in conf.values()
@@ -226,25 +236,32 @@ class SparkSubmission(Submission):
         known = [*(jars or "").split(","), *own]
         return packages, ",".join(dict.fromkeys(filter(None, known))) or None
 
-    def _given_jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
+    def _given_jars(self, conf: dict[str, str]) -> tuple[str | None, str | None]:
         settings = self.connection
         if settings.packages is None or self.cluster_mode:
             return settings.packages, settings.jars
         resolved = ResolvedJars(settings.packages, settings.repositories, settings.jars, conf)
         if found := resolved.read():
             # This is not the first job of this worker.
-            self._use_archive(conf)
+            conf.update(class_path_settings(settings, found, conf))
+            self._start_quickly(conf)
             return None, ",".join(found)
         if resolved.are_fixed and resolved.prepare():
             self._environment[entry_point.JARS_FILE_VARIABLE] = str(resolved.file)
         return settings.packages, settings.jars
 
-    def _use_archive(self, conf: Mapping[str, str]) -> None:
-        """Let the driver use an archive of classes, or make it."""
+    def _start_quickly(self, conf: Mapping[str, str]) -> None:
+        """Let the driver use an archive of classes, or make it, and use what is known of the job's
+        last run.
+        """
         spark_home = _spark_folder()
-        if spark_home is not None and not self.cluster_mode:
-            self._archive = ClassArchive(worker_folder(), spark_home, conf)
-            self._environment.update(self._archive.environment())
+        if spark_home is None or self.cluster_mode:
+            return
+        self._archive = ClassArchive(worker_folder(), spark_home, conf)
+        self._environment.update(self._archive.environment())
+        if self._job_name is not None:
+            self._brief = BriefJob(worker_folder(), self._job_name, conf)
+            self._environment.update(self._brief.environment(options_so_far(self._environment)))
 
     def _check_master(self, spark: Connection) -> None:
         # The Spark provider reads the connection itself, and assumes YARN if that fails.

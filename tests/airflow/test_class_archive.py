@@ -10,7 +10,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from airflow_provider_cdc.hooks.class_archive import OPTIONS_VARIABLE, ClassArchive
+from airflow_provider_cdc.hooks.class_archive import ClassArchive
+from airflow_provider_cdc.hooks.driver_options import OPTIONS_VARIABLE
 
 SPARK_HOME = Path(pyspark.__file__).parent
 

@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -25,10 +26,10 @@ from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.json_text import from_json
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
-from airflow_provider_cdc.hooks.class_archive import OPTIONS_VARIABLE
 from airflow_provider_cdc.hooks.connect_submission import ConnectSubmission
 from airflow_provider_cdc.hooks.connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
 from airflow_provider_cdc.hooks.driver_log import LOG4J_FILE, LOG4J_VARIABLE
+from airflow_provider_cdc.hooks.driver_options import OPTIONS_VARIABLE
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.spark_submission import SparkSubmission, request_argument
 from airflow_provider_cdc.jobs import entry_point
@@ -386,6 +387,28 @@ def test_submission_after_the_first_makes_or_uses_an_archive_of_classes(
     options = submission_of(connection).environment()[OPTIONS_VARIABLE]
 
     assert "ArchiveClassesAtExit" in options
+
+
+def test_hook_whose_job_was_short_limits_the_compiler_of_its_next_run(
+    fake_spark_submit, airflow_home, tmp_path, monkeypatch
+):
+    monkeypatch.delenv(OPTIONS_VARIABLE, raising=False)
+    seen = tmp_path / "options"
+    record = f"import os; print(os.environ.get('SPARK_SUBMIT_OPTS'), file=open({str(seen)!r}, 'a'))"
+    answer = ANSWERING.format(root=ROOT, answer="has_data=True", code=0)
+    hook = fake_spark_submit(f"{record}\n{answer}")
+    task = SimpleNamespace(dag_id="d", task_id="t", map_index=-1)
+    first = hook.submission(request_for(hook.settings, StreamHasData("s")))
+    jar = tmp_path / "delta-spark.jar"
+    jar.touch()
+    Path(first.environment()[entry_point.JARS_FILE_VARIABLE]).write_text(json.dumps([jar.as_uri()]))
+
+    for _ in range(2):
+        hook.submit(StreamHasData("s"), context={"ti": task})
+
+    before, after = seen.read_text().splitlines()
+    assert "TieredStopAtLevel=1" not in before
+    assert "TieredStopAtLevel=1" in after
 
 
 @pytest.mark.parametrize(
