@@ -14,7 +14,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from .driver_options import OPTIONS_VARIABLE, driver_options
+from .driver_options import OPTIONS_VARIABLE, has_option
 
 # Without a size, a JVM with one compiler keeps so little code that a long job would fill it.
 _FIRST_COMPILER = (
@@ -34,7 +34,7 @@ class BriefJob:
 
     def __init__(self, folder: Path, name: str, conf: Mapping[str, str]) -> None:
         self.file = folder / "brief" / sha256(name.encode()).hexdigest()[:16]
-        self._is_possible = not any(word in driver_options(conf) for word in _OF_USER)
+        self._is_possible = not has_option(conf, _OF_USER)
         self._begun = time.monotonic()
 
     def environment(self, given: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from .driver_options import OPTIONS_VARIABLE, driver_options
+from .driver_options import CLASS_PATH, OPTIONS_VARIABLE, has_option
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 # know these options.
 _QUIET = "-XX:+IgnoreUnrecognizedVMOptions -Xlog:disable -Xlog:all=error:stderr"
 _OF_USER = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-Xlog")
-_CLASS_PATH = "spark.driver.extraClassPath"
 # A job that was killed while it made the archive must not prevent it for ever.
 _CLAIM_SECONDS = 3600
 
@@ -39,11 +38,11 @@ class ClassArchive:
     """
 
     def __init__(self, folder: Path, spark_home: str, conf: Mapping[str, str]) -> None:
-        known_by = json.dumps([spark_home, _java(), conf.get(_CLASS_PATH)])
+        known_by = json.dumps([spark_home, _java(), conf.get(CLASS_PATH)])
         self.file = folder / f"classes-{sha256(known_by.encode()).hexdigest()[:16]}.jsa"
         self._draft = self.file.with_suffix(f".{os.getpid()}.draft")
         self._claim = self.file.with_suffix(".claim")
-        self._is_possible = not any(word in driver_options(conf) for word in _OF_USER)
+        self._is_possible = not has_option(conf, _OF_USER)
 
     def environment(self) -> dict[str, str]:
         """The environment variables of a job that uses the archive, or makes it.

@@ -14,9 +14,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE
 
 from .connection import CdcConnection
-
-CLASS_PATH = "spark.driver.extraClassPath"
-"""The setting for jars that come before those of Spark."""
+from .driver_options import CLASS_PATH
 
 # Ivy begins the name of a jar with the group of its artifact.
 _DELTAS = "io.delta_"

@@ -18,11 +18,12 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow_provider_cdc.engine.spark import session
 from airflow_provider_cdc.jobs.driver_lines import RECORD
 
+from .driver_options import OPTIONS_SETTINGS, OPTIONS_VARIABLE
+
 LOG4J_FILE = Path(session.__file__).with_name("log4j2.properties")
 """The log4j file that limits the log of Spark's JVM to messages that need action."""
 
 LOG4J_VARIABLE = "LOG4J_CONFIGURATION_FILE"
-_LOG4J_SETTINGS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 _COMMAND = "Spark-Submit cmd"
 _LEVELS = {"WARN": logging.WARNING, "FATAL": logging.CRITICAL}
 # Ivy begins and ends its report on jars with these lines.
@@ -120,7 +121,7 @@ def log4j_environment(conf: Mapping[str, str], spark_folder: str | None) -> dict
     :param spark_folder: the folder of the Spark installation
     """
     folder = os.environ.get("SPARK_CONF_DIR") or f"{spark_folder}/conf"
-    options = [os.environ.get("SPARK_SUBMIT_OPTS", ""), *map(conf.get, _LOG4J_SETTINGS)]
+    options = [os.environ.get(OPTIONS_VARIABLE, ""), *map(conf.get, OPTIONS_SETTINGS)]
     if (
         LOG4J_VARIABLE in os.environ
         or any(Path(folder).glob("log4j2*"))

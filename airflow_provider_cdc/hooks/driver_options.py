@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
 """Environment variable: the options of the JVM that spark-submit starts."""
 
+CLASS_PATH = "spark.driver.extraClassPath"
+"""The setting for jars that come before those of Spark."""
+
+OPTIONS_SETTINGS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+"""The settings that hold options of the JVM."""
+
 _VARIABLES = (OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-_SETTINGS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 
 
-def driver_options(conf: Mapping[str, str]) -> str:
-    """All options that this process and ``conf`` set, in one text."""
+def has_option(conf: Mapping[str, str], words: Collection[str]) -> bool:
+    """Whether this process or ``conf`` sets an option that holds one of ``words``."""
     given = [os.environ.get(name, "") for name in _VARIABLES]
-    return " ".join(given + [conf.get(name, "") for name in _SETTINGS])
+    given += [conf.get(name, "") for name in OPTIONS_SETTINGS]
+    return any(word in text for text in given for word in words)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_cdc.hooks.class_path import CLASS_PATH, class_path_settings
+from airflow_provider_cdc.hooks.class_path import class_path_settings
 from airflow_provider_cdc.hooks.connection import CdcConnection
+from airflow_provider_cdc.hooks.driver_options import CLASS_PATH
 
 CONNECTION = CdcConnection("cdc_default", "file:///state")
 JARS = (
