@@ -82,6 +82,8 @@ class StreamChanges:
 
     def is_empty(self) -> bool:
         """Whether there are no rows; raises what :meth:`settled` raises."""
+        if self.row_count is not None:
+            return self.row_count == 0
         with self.reading():
             if self.is_repeatable:
                 return self.rows.isEmpty()
