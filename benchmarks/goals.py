@@ -175,12 +175,13 @@ def _checks(run: Run) -> Iterator[Goal]:
 
 def _upserts(run: Run) -> Iterator[Goal]:
     workloads = run.by_workload()
-    for workload, wanted in ((upserts.SPREAD, 1.0), (upserts.RANGE, 2.0)):
+    for workload in (upserts.SPREAD, upserts.RANGE):
         rows = workloads.get(workload, {})
-        found = _ratio(_median(rows, upserts.BY_HAND), _median(rows, upserts.APPLY))
+        # A plain MERGE gives less: an older change that comes late wins (decision 47).
+        found = _ratio(_median(rows, upserts.EQUAL_BY_HAND), _median(rows, upserts.APPLY))
         if found is not None:
-            text = f"{workload}: faster than {upserts.BY_HAND}"
-            yield Goal(text, f"{wanted:g} times", f"{found:.2f}", found >= wanted)
+            text = f"{workload}: {upserts.APPLY} beside {upserts.EQUAL_BY_HAND}"
+            yield Goal(text, "as fast at least", f"{found:.2f} times", found >= 1)
     rows = workloads.get(upserts.PENDING, {})
     found = _ratio(_median(rows, upserts.MERGED_READ), _median(rows, upserts.PLAIN_READ))
     if found is not None:

@@ -113,14 +113,18 @@ def timed_in_turns(
     works: Sequence[Callable[[], object]],
     patience: Patience,
     *,
-    prepare: Callable[[], object] = lambda: None,
+    prepare: Callable[[], object] | Sequence[Callable[[], object]] = lambda: None,
 ) -> list[Timing]:
     """How long each of ``works`` takes. When all are warm, they run in turn, one round each, so
     that all of them meet the same machine and the same JVM. Work that takes long is not repeated.
 
-    :param prepare: is called before each round of each work, outside of its time
+    :param prepare: is called before each round of each work, outside of its time; or one for each
+        of ``works``
     """
-    warm = [_warmed(spark, work, patience, prepare) for work in works]
+    prepares = [prepare] * len(works) if callable(prepare) else prepare
+    warm = [
+        _warmed(spark, work, patience, before) for work, before in zip(works, prepares, strict=True)
+    ]
     quick = [place for place, each in enumerate(warm) if not each.is_measured]
     turns: dict[int, list[float]] = {place: [] for place in quick}
     count, order = 0, random.Random(0)
@@ -131,7 +135,7 @@ def timed_in_turns(
     ):
         # In a random order, so that no work always follows the same one.
         for place in order.sample(quick, len(quick)):
-            prepare()
+            prepares[place]()
             once = _once(spark, works[place], patience.limit)
             if once.is_lower_bound:
                 raise RuntimeError(f"way {place} took {once}, after {warm[place].timing}")

@@ -17,10 +17,11 @@ from airflow_provider_cdc.engine import Engine
 from .results import Row
 from .shapes import COLUMNS, FILES, KEY, VALUES, new_rows
 from .tables import VECTORS, Workshop, append, create_table, newest_version
-from .timing import Patience, read_all, timed
+from .timing import Patience, read_all, timed, timed_in_turns
 
 APPLY = "apply_upserts"
 BY_HAND = "window and MERGE in Spark, by hand"
+EQUAL_BY_HAND = "the same by hand, with sequence numbers and tombstones"
 DELTA_RS = "merge of delta-rs"
 PLAIN_READ = "plain read of the base"
 MERGED_READ = "run-time merge"
@@ -42,6 +43,22 @@ _MERGE = (
     f" WHEN NOT MATCHED AND c.{_TYPE} <> 'DELETE' THEN INSERT ({', '.join(_NAMES)})"
     f" VALUES ({', '.join(f'c.{name}' for name in _NAMES)})"
 )
+_STATE = "_cdc STRUCT<sequence: STRING, deleted_at: TIMESTAMP>"
+# An older change loses, also to a delete: a delete leaves a row with its number.
+_EQUAL_MERGE = (
+    "MERGE INTO {target} AS t USING (SELECT * FROM (SELECT *, row_number() OVER"
+    f" (PARTITION BY {KEY} ORDER BY {_NUMBER} DESC) AS place FROM {{changes}}) WHERE place = 1)"
+    f" AS c ON t.{KEY} = c.{KEY}"
+    f" WHEN MATCHED AND c.{_TYPE} = 'DELETE' AND c.{_NUMBER} > t._cdc.sequence"
+    f" THEN UPDATE SET {', '.join(f'{name} = NULL' for name in VALUES)},"
+    f" _cdc = struct(c.{_NUMBER} AS sequence, current_timestamp() AS deleted_at)"
+    f" WHEN MATCHED AND c.{_TYPE} <> 'DELETE' AND c.{_NUMBER} > t._cdc.sequence"
+    f" THEN UPDATE SET {', '.join(f'{name} = c.{name}' for name in VALUES)},"
+    f" _cdc = struct(c.{_NUMBER} AS sequence, CAST(NULL AS TIMESTAMP) AS deleted_at)"
+    f" WHEN NOT MATCHED THEN INSERT ({', '.join(_NAMES)}, _cdc)"
+    f" VALUES ({', '.join(f'c.{name}' for name in _NAMES)}, struct(c.{_NUMBER} AS sequence,"
+    f" if(c.{_TYPE} = 'DELETE', current_timestamp(), NULL) AS deleted_at))"
+)
 
 
 class Tables:
@@ -55,17 +72,21 @@ class Tables:
         self.rows = rows
         self.engine = Engine(spark, str(self._root / "state"))
         self.upserts, self.by_hand = str(self._root / "upserts"), str(self._root / "by_hand")
+        self.equal_by_hand = str(self._root / "equal_by_hand")
         self.delta_rs = str(self._root / "delta_rs")
         self.engine.create_upsert_table(self.upserts, COLUMNS, KEY)
         create_table(spark, Path(self.by_hand), COLUMNS, {VECTORS: True}, cluster=KEY)
+        with_state = f"{COLUMNS}, {_STATE}"
+        create_table(spark, Path(self.equal_by_hand), with_state, {VECTORS: True}, cluster=KEY)
         # delta-rs cannot write to tables with deletion vectors.
         create_table(spark, Path(self.delta_rs), COLUMNS, {VECTORS: False})
         ordered = new_rows(spark, rows).repartitionByRange(files, KEY)
         state = "named_struct('sequence', repeat('0', 16), 'deleted_at', CAST(NULL AS TIMESTAMP))"
-        append(ordered.selectExpr("*", f"{state} AS _cdc"), self.upserts)
+        for location in (self.upserts, self.equal_by_hand):
+            append(ordered.selectExpr("*", f"{state} AS _cdc"), location)
         for location in (self.by_hand, self.delta_rs):
             append(ordered, location)
-        locations = (self.upserts, self.by_hand, self.delta_rs)
+        locations = (self.upserts, self.by_hand, self.equal_by_hand, self.delta_rs)
         self._filled = {location: newest_version(self._spark, location) for location in locations}
 
     def changes(self, where: str) -> str:
@@ -104,6 +125,11 @@ class Tables:
         target, source = f"delta.`{self.by_hand}`", f"delta.`{changes}`"
         self._spark.sql(_MERGE.format(target=target, changes=source))
 
+    def merge_equal_by_hand(self, changes: str) -> None:
+        """The MERGE by hand that lets no older change win."""
+        target, source = f"delta.`{self.equal_by_hand}`", f"delta.`{changes}`"
+        self._spark.sql(_EQUAL_MERGE.format(target=target, changes=source))
+
     def merge_with_delta_rs(self, changes: str) -> None:
         """The same with delta-rs; Arrow finds the winning changes."""
         order = [(KEY, "ascending"), (_NUMBER, "descending")]
@@ -121,8 +147,10 @@ class Tables:
     def check(self) -> None:
         """Compare the results of all ways for the same changes."""
         expected = self.engine.read_upsert_table(self.upserts)
-        for location in (self.by_hand, self.delta_rs):
+        for location in (self.by_hand, self.equal_by_hand, self.delta_rs):
             found = self._spark.read.format("delta").load(location)
+            if location == self.equal_by_hand:
+                found = found.where("_cdc.deleted_at IS NULL")
             if _digest(found) != _digest(expected):
                 raise AssertionError(f"{location}: other rows than in the upsert table")
 
@@ -162,28 +190,35 @@ def _applied(
             lambda: tables.merge_by_hand(changes),
             lambda: tables.restore(tables.by_hand),
         ),
+        EQUAL_BY_HAND: (
+            lambda: tables.merge_equal_by_hand(changes),
+            lambda: tables.restore(tables.equal_by_hand),
+        ),
         DELTA_RS: (
             lambda: tables.merge_with_delta_rs(changes),
             lambda: tables.restore(tables.delta_rs),
         ),
     }
-    rows = [
-        Row(workload, name, timed(spark, work, patience, prepare=prepare))
-        for name, (work, prepare) in ways.items()
-    ]
+    works, prepares = zip(*ways.values(), strict=True)
+    timings = timed_in_turns(spark, works, patience, prepare=prepares)
+    rows = [Row(workload, name, timing) for name, timing in zip(ways, timings, strict=True)]
     tables.check()
     yield from rows
 
 
 def _read(spark: SparkSession, tables: Tables, changes: str, patience: Patience) -> Iterator[Row]:
     tables.pending(changes)()
-    tables.engine.alter_upsert_table(tables.upserts, max_staleness=timedelta(days=1))
-    for name in (PLAIN_READ, MERGED_READ):
-        timing = timed(
-            spark, lambda: read_all(tables.engine.read_upsert_table(tables.upserts)), patience
-        )
+
+    def stale_for(longest: timedelta | None) -> Callable[[], object]:
+        return partial(tables.engine.alter_upsert_table, tables.upserts, max_staleness=longest)
+
+    def read() -> None:
+        read_all(tables.engine.read_upsert_table(tables.upserts))
+
+    prepares = (stale_for(timedelta(days=1)), stale_for(None))
+    timings = timed_in_turns(spark, (read, read), patience, prepare=prepares)
+    for name, timing in zip((PLAIN_READ, MERGED_READ), timings, strict=True):
         yield Row(PENDING, name, timing)
-        tables.engine.alter_upsert_table(tables.upserts, max_staleness=None)
 
 
 def _apply(tables: Tables) -> None:
