@@ -59,6 +59,10 @@ $(VENV)/.installed: $(LOCK) pyproject.toml | $(UV)
 java: ## check for Java 17 or newer; on Debian as root install it
 	@.ci/java
 
+.PHONY: chromium
+chromium: ## check for Chromium, for the tests of the page of streams; on Debian as root install it
+	@.ci/chromium
+
 .PHONY: jars
 jars: $(VENV)/.jars ## let Spark fetch the Delta jars and archive its classes, once
 
@@ -77,8 +81,8 @@ $(VENV)/s3a/.installed: requirements/s3a.ivy.xml $(VENV)/.jars .ci/s3a-jars
 test: checks test-fast test-jvm test-cluster ## lint, the docs, every layer of tests
 
 .PHONY: checks
-checks: venv java check-engine ## lint and the docs, while Spark fetches its jars
-	.ci/side-by-side jars docs lint
+checks: venv java check-engine ## lint and the docs, while Spark fetches its jars and Chromium is installed
+	.ci/side-by-side jars chromium docs lint
 
 .PHONY: test-jvm
 test-jvm: venv jars ## the tests that need a JVM and those beside a server, on one JVM
@@ -103,8 +107,13 @@ test-connect: venv jars ## the engine over Spark Connect: a process is a classic
 	$(WITH_JVM) $(PYTEST) tests/connect -m 'not thorough' $(JUNIT)
 
 .PHONY: test-airflow
-test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler
+test-airflow: venv jars chromium ## the tests that need an Airflow database or a real scheduler
 	$(WITH_JVM) $(PYTEST) tests/airflow -n 2 --dist loadgroup $(JUNIT)
+
+.PHONY: screenshots
+screenshots: venv jars chromium ## make the pictures of the page of streams in docs/pictures anew
+	mkdir -p docs/pictures
+	CDC_SCREENSHOTS=docs/pictures $(PYTEST) tests/airflow/test_streams_page_in_a_browser.py -k accessibility
 
 .PHONY: test-cluster
 test-cluster: venv jars cluster-jars ## the tests on an S3 store and a Spark cluster

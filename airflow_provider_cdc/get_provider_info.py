@@ -76,6 +76,7 @@ def get_provider_info() -> dict[str, Any]:
                 "factory": f"{package}.assets.stream.create_asset",
             }
         ],
+        "extra-links": [f"{package}.operators.stream_link.StreamPageLink"],
         "notifications": [f"{package}.notifications.log.LogNotifier"],
         "cli": [f"{package}.cli.airflow_commands.get_commands"],
         "connection-types": [

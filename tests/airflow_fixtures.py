@@ -17,6 +17,10 @@ import pytest
 from flights_demo.airflow_server import AirflowServer
 from flights_demo.postgres_server import postgres_server
 
+JWT_SECRET = "a secret of 64 bytes at least, so that the test can sign tokens itself"
+# The address of the UI has a path, as behind a proxy.
+BASE_PATH = "/airflow"
+UNREACHABLE_SECRET = "never-shown"
 SHARED_DAGS = Path(__file__).parent / "shared_dags"
 
 
@@ -97,17 +101,27 @@ def run_airflow(
         shutil.copytree(source, dags, dirs_exist_ok=True)
     connections = {
         "AIRFLOW_CONN_SPARK_DEFAULT": spark,
-        "AIRFLOW_CONN_CDC_DEFAULT": {
-            "conn_type": "cdc",
-            "extra": {"state": state.as_uri(), **cdc},
-        },
+        "AIRFLOW_CONN_CDC_DEFAULT": _cdc(state.as_uri(), **cdc),
+        "AIRFLOW_CONN_CDC_PAGE": _cdc((folder / "page/state").as_uri()),
+        "AIRFLOW_CONN_CDC_UNWATCHED": _cdc((folder / "unwatched").as_uri()),
+        "AIRFLOW_CONN_CDC_UNREACHABLE": _cdc(
+            "s3://bucket/state",
+            storage_options={"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_REGION": "none"},
+            secret_storage_options={
+                "AWS_ACCESS_KEY_ID": "somebody",
+                "AWS_SECRET_ACCESS_KEY": UNREACHABLE_SECRET,
+            },
+        ),
     }
     server = AirflowServer(
         home=folder / "home",
         dags_folder=dags,
+        base_path=BASE_PATH,
         env={
             **{name: json.dumps(value) for name, value in connections.items()},
             "CDC_TEST_TABLES": str(tables),
+            "AIRFLOW__API_AUTH__JWT_SECRET": JWT_SECRET,
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres,
             "AIRFLOW__METRICS__STATSD_ON": "True",
             "AIRFLOW__METRICS__STATSD_PORT": str(port),
@@ -118,3 +132,8 @@ def run_airflow(
     )
     with server:
         yield RunningAirflow(server, state, tables, metrics)
+
+
+def _cdc(state: str, **extra: Any) -> dict[str, Any]:
+    """A connection of type ``cdc``."""
+    return {"conn_type": "cdc", "extra": {"state": state, **extra}}

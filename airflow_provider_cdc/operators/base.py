@@ -13,6 +13,7 @@ from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import FailsPlainly
 
 from .outcome import outcome_result
+from .stream_link import StreamPageLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -22,6 +23,7 @@ class StreamOperator(FailsPlainly, BaseOperator):
     """Base class of the operators of streams. It has a connection, and a kill stops its job."""
 
     ui_color = "#d5ecf2"
+    operator_extra_links = (StreamPageLink(),)
 
     def __init__(self, *, conn_id: str = CdcHook.default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)

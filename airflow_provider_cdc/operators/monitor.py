@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.engine.catalog.monitoring import lag_of
+from airflow_provider_cdc.engine.catalog.objectives import lag_of
 from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.model.alerts import Alert

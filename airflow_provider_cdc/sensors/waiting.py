@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import (
 
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import FailsPlainly, task_failure
+from airflow_provider_cdc.operators.stream_link import StreamPageLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,6 +42,7 @@ class WaitingSensor(FailsPlainly, BaseSensorOperator):
     """
 
     ui_color = "#d5ecf2"
+    operator_extra_links = (StreamPageLink(),)
 
     def __init__(
         self,

@@ -69,12 +69,14 @@ class AirflowServer:
     :param home: ``AIRFLOW_HOME``; database, logs and passwords are made there
     :param dags_folder: the folder of DAG files
     :param port: of the api-server, on the loopback address
+    :param base_path: the path of web pages and API, such as ``/airflow``, as behind a proxy
     :param env: environment variables in addition to the present ones, such as ``AIRFLOW_CONN_...``
     """
 
     home: Path
     dags_folder: Path
     port: int = field(default_factory=free_port)
+    base_path: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     _parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False, repr=False)
     _token: str = field(default="", init=False, repr=False)
@@ -82,7 +84,7 @@ class AirflowServer:
     @property
     def url(self) -> str:
         """The address of web pages and API."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}{self.base_path}"
 
     @property
     def log_file(self) -> Path:

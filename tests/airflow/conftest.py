@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from airflow_fixtures import RunningAirflow, run_airflow
+from page_site import PageSite
 from spark_settings import FIRST_COMPILER
 
 
@@ -69,3 +70,9 @@ def running_airflow(tmp_path_factory, postgres, statsd) -> Iterator[RunningAirfl
         parse_seconds=30,
     ) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def page_site(running_airflow) -> PageSite:
+    """Streams in the state folder of the connection ``cdc_page``."""
+    return PageSite(running_airflow.state.parent / "page")

@@ -2,58 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from ..clock import utc_now
 from ..core.arguments.intervals import interval_of
 from ..core.arguments.validation import validated, validated_call
 from ..core.change_streams.source_streams import change_stream_of
-from ..core.figures import counted, length_text
 from ..core.model.alerts import (
     Alert,
     AlertKind,
-    Objective,
     ObjectiveState,
-    ObjectiveStatus,
     alert_kind,
 )
 from ..core.model.serialization import UnreadableStream
 from ..core.model.stream import Stream
-from ..core.upserts.quarantine_size import QuarantineSize
+from ..core.monitoring.status_snapshot import StatusSnapshot, UncheckedStream
 from ..core.verification.proof import VerificationState
+from ..storage.files.best_effort import log_failures
 from ..storage.files.stores import Files
 from ..storage.state.sent_alerts import SentAlerts
+from ..storage.state.status_snapshots import StatusSnapshots
 from .bounded_map import bounded_map
+from .objectives import Observation, lag_of, objective_states
 from .stream_catalog import StreamCatalog
+from .stream_lines import by_trouble, line_of
 from .stream_status import StreamStatus, unreadable_status
-from .upsert_jobs import LONGEST_WITHOUT_MAX_STALENESS, upsert_streams
+from .upsert_jobs import upsert_streams
 
 _AT_ONCE = 16
 # A store that does not answer must not block the alerts of other streams. One stream may take 120
 # seconds, and all streams together 480, because the monitor's DAG times out after ten minutes.
 _PATIENCE_SECONDS = 120.0
 _WITHIN_SECONDS = 480.0
+# The alerts that a status snapshot keeps.
+_SHOWN_ALERTS = 200
 
 UNKNOWN = "unknown"
 """The source that an alert names if the record of its stream cannot be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The status of a stream. For a stream on the changes of an upsert table, ``quarantine`` is the
-    size of the table's quarantine. ``None``: the quarantine cannot be read. ``verifications`` are
-    the results of the last checks of its targets.
-    """
-
-    status: StreamStatus
-    upsert_table: str | None = None
-    quarantine: QuarantineSize | None = None
-    verifications: tuple[VerificationState, ...] = ()
 
 
 @validated
@@ -76,6 +67,7 @@ class StreamMonitor:
     ) -> None:
         self._catalog = StreamCatalog(state, storage_options=storage_options, clock=clock)
         self._sent = SentAlerts(state, Files(storage_options), clock)
+        self._snapshots = StatusSnapshots(state, Files(storage_options))
         self._clock = clock
 
     def run(
@@ -91,6 +83,9 @@ class StreamMonitor:
         run at least ten minutes later calls only that one again. Other alerts are still sent. If
         the state folder holds no registry, the call sends nothing and forgets nothing.
 
+        At its end, the call replaces the status snapshot in the state folder, which the page of
+        streams shows. If that fails, the failure is only logged.
+
         :param receivers: functions that take an alert, by names that are the same in every run
         :param margin: how long before ``stale_after`` a warning is due
         :param see: called with the status of every stream before any alert is sent
@@ -103,6 +98,7 @@ class StreamMonitor:
         if streams is None:
             return []
         found: list[Alert] = []
+        unchecked: list[UncheckedStream] = []
         failures: list[Exception] = []
         observed = []
         readable = [stream for stream in streams if isinstance(stream, Stream)]
@@ -125,32 +121,59 @@ class StreamMonitor:
         for stream, seen in by_name:
             with _kept(failures, f"stream {stream.name}"):
                 if isinstance(seen, Exception):
+                    unchecked.append(UncheckedStream(stream.name, f"{type(seen).__name__}: {seen}"))
                     raise seen
                 checks = verifications.get(stream.stream_id, ())
                 observed.append(replace(seen, verifications=checks))
         for seen in observed:
             see(seen.status)
         now = self._clock()
-        for seen in observed:
-            for finding in objective_states(seen, now, early):
+        findings = [(seen, objective_states(seen, now, early)) for seen in observed]
+        for seen, states in findings:
+            for finding in states:
                 with _kept(failures, f"{finding.objective} of stream {seen.status.name}"):
                     if alert := self._send(seen, finding, now, receivers, failures):
                         found.append(alert)
+        with log_failures("the status snapshot", logging.WARNING):
+            self._snapshots.save(self._snapshot(findings, unchecked, found, now))
         if failures:
             raise ExceptionGroup("not all alerts could be sent", failures)
         return found
 
     def _observe(self, stream: Stream | UnreadableStream, known: Collection[str]) -> Observation:
         if isinstance(stream, UnreadableStream):
-            return Observation(unreadable_status(stream, self._clock()), stream.upsert_table)
+            status = unreadable_status(stream, self._clock())
+            return Observation(status, upsert_table=stream.upsert_table)
         status = self._catalog.status_of(stream)
         if stream.upsert_table is None:
-            return Observation(status)
+            return Observation(status, stream)
         # A table that was dropped and made again has a new stream. Its old stream must not report
         # the new table's quarantine.
         has_quarantine = stream.stream_id in known
         quarantine = self._catalog.quarantine_of(stream) if has_quarantine else None
-        return Observation(status, stream.upsert_table, quarantine)
+        return Observation(status, stream, stream.upsert_table, quarantine)
+
+    def _snapshot(
+        self,
+        findings: Sequence[tuple[Observation, list[ObjectiveState]]],
+        unchecked: Sequence[UncheckedStream],
+        sent: Sequence[Alert],
+        now: datetime,
+    ) -> StatusSnapshot:
+        """What this run found, with the alerts that it and earlier runs sent."""
+        before = self._snapshots.newest()
+        known = {} if before is None else {line.stream_id: line for line in before.lines}
+        earlier = () if before is None else before.alerts
+        lines = (
+            line_of(seen, states, known.get(seen.status.stream_id), now)
+            for seen, states in findings
+        )
+        return StatusSnapshot(
+            as_of=now,
+            lines=tuple(by_trouble(lines)),
+            unchecked=tuple(unchecked),
+            alerts=(*reversed(sent), *earlier)[:_SHOWN_ALERTS],
+        )
 
     def _send(
         self,
@@ -194,113 +217,6 @@ def _kept(failures: list[Exception], what: str) -> Iterator[None]:
         failures.append(error)
 
 
-def objective_states(seen: Observation, now: datetime, margin: timedelta) -> list[ObjectiveState]:
-    """The status of each objective of a stream at the moment ``now``.
-
-    :param margin: how long before ``stale_after`` the objective counts as at risk
-    """
-    status, found = seen.status, [_staleness(seen.status, now, margin)]
-    if seen.verifications:
-        found.append(_verification(seen.verifications))
-    if seen.upsert_table is None:
-        return [*found, _lag(status, now)]
-    found.append(_apply_lag(seen.upsert_table, status, now))
-    if seen.quarantine is not None:
-        found.append(_quarantine(seen.upsert_table, seen.quarantine))
-    return found
-
-
-def lag_of(status: StreamStatus, now: datetime) -> timedelta:
-    """How long the oldest change that is not consumed has waited. Zero: no change waits."""
-    return now - (status.behind_since or now)
-
-
-def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> ObjectiveState:
-    objective_status, reason = (
-        ObjectiveStatus.MET,
-        f"it is kept until {_moment(status.stale_after)}",
-    )
-    if status.invalid_reason is not None:
-        objective_status, reason = ObjectiveStatus.BREACHED, status.invalid_reason
-    elif status.stale:
-        objective_status, reason = (
-            ObjectiveStatus.BREACHED,
-            f"stale_after has passed: {_moment(status.stale_after)}",
-        )
-    elif now >= status.stale_after - margin:
-        objective_status, reason = (
-            ObjectiveStatus.AT_RISK,
-            f"it goes stale after {_moment(status.stale_after)}",
-        )
-    elif status.may_have_data and now >= status.kept_until:
-        objective_status = ObjectiveStatus.AT_RISK
-        reason = (
-            f"its source promises to keep what it needs only until {_moment(status.kept_until)}:"
-            " run MaintainStreams"
-        )
-    return ObjectiveState(Objective.STALENESS, objective_status, reason)
-
-
-def _lag(status: StreamStatus, now: datetime) -> ObjectiveState:
-    lag = lag_of(status, now)
-    if status.max_lag is None:
-        return ObjectiveState(Objective.LAG, ObjectiveStatus.MET, "it has no max_lag")
-    longest = length_text(status.max_lag)
-    reason = f"its oldest change has waited for {length_text(lag)}, max_lag is {longest}"
-    return ObjectiveState(Objective.LAG, _kept_within(status.max_lag, lag), reason)
-
-
-def _apply_lag(table: str, status: StreamStatus, now: datetime) -> ObjectiveState:
-    """Whether the changes of an upsert table wait too long. A table without a ``max_staleness`` has
-    a limit too.
-    """
-    lag = lag_of(status, now)
-    waits = f"has waited for {length_text(lag)} to be applied"
-    reason = f"the oldest change of upsert table {table} {waits}"
-    if status.max_lag:
-        longest, promised = status.max_lag, f"its max_staleness is {length_text(status.max_lag)}"
-    else:
-        longest = LONGEST_WITHOUT_MAX_STALENESS
-        promised = f"without a max_staleness it should wait for {length_text(longest)} at most"
-    return ObjectiveState(Objective.LAG, _kept_within(longest, lag), f"{reason}; {promised}")
-
-
-def _quarantine(table: str, size: QuarantineSize) -> ObjectiveState:
-    """Whether the quarantine holds changes. Late changes do not block others, so they cause only a
-    warning.
-    """
-    holds = f"the quarantine of upsert table {table} holds"
-    if size.changes == 0:
-        return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.MET, f"{holds} no change")
-    count = "" if size.changes is None else f", {size.changes} in all"
-    if size.are_late:
-        reason = f"{holds} only late changes{count}: older than a delete whose tombstone has ended"
-        return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.AT_RISK, reason)
-    reason = (
-        f"{holds} changes that are not applied{count}: they are bad, wait for a bad change of"
-        " their key, are late, or were released since"
-    )
-    return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.BREACHED, reason)
-
-
-def _verification(checks: Sequence[VerificationState]) -> ObjectiveState:
-    differing = [check for check in checks if check.differing_keys]
-    if not differing:
-        through = min(check.checked_version for check in checks)
-        reason = f"its {counted(len(checks), 'target')} equal the source through version {through}"
-        return ObjectiveState(Objective.VERIFICATION, ObjectiveStatus.MET, reason)
-    first = differing[0]
-    reason = (
-        f"target {first.target} differs from the source in {counted(first.differing_keys, 'key')}"
-        f" at version {first.checked_version}: run VerifyTarget with heal=True"
-    )
-    return ObjectiveState(Objective.VERIFICATION, ObjectiveStatus.BREACHED, reason)
-
-
-def _kept_within(longest: timedelta, lag: timedelta) -> ObjectiveStatus:
-    return ObjectiveStatus.BREACHED if lag > longest else ObjectiveStatus.MET
-
-
 def _alert(seen: Observation, finding: ObjectiveState, now: datetime, kind: AlertKind) -> Alert:
     status = seen.status
     return Alert(
@@ -319,7 +235,3 @@ def _alert(seen: Observation, finding: ObjectiveState, now: datetime, kind: Aler
         last_consumer=status.last_consumer,
         at=now,
     )
-
-
-def _moment(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,99 @@
+"""The status of all streams of a state folder at one moment, as the monitor of streams keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ..model.alerts import Alert
+from .conditions import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do about the condition of a stream: a sentence, and the code that does it, if code
+    can.
+    """
+
+    text: str
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableLine:
+    """The status of a stream for one table that it reads. ``location`` has no credentials."""
+
+    table: str
+    location: str
+    offset_version: int
+    latest_version: int | None
+    commits_behind: int | None
+    bytes_behind: int | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenConsumption:
+    """A consumption that has begun and is neither committed nor aborted."""
+
+    consumption_id: str
+    consumer: str
+    begun_at: datetime
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLine:
+    """What the page of streams shows of one stream.
+
+    ``waiting_since`` is the time of the oldest commit with data that is not consumed. ``problem``
+    is the reason of the condition, if an objective is not met. ``condition_since`` is the first
+    check that found this condition.
+    """
+
+    stream_id: str
+    name: str
+    source: str | None
+    mode: str | None
+    condition: Condition
+    condition_since: datetime
+    problem: str | None
+    advice: Advice | None
+    commits_behind: int | None
+    bytes_behind: int | None
+    waiting_since: datetime | None
+    max_lag_seconds: float | None
+    stale_after: datetime
+    kept_until: datetime
+    complete_through: datetime | None
+    created_at: datetime | None
+    last_consumed_at: datetime | None
+    last_consumer: str | None
+    owner: str | None
+    comment: str | None
+    consumption: OpenConsumption | None
+    upsert_table: str | None
+    change_stream: str | None
+    tables: tuple[TableLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UncheckedStream:
+    """A stream that a run of the monitor could not check, and the reason."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSnapshot:
+    """What a run of the monitor found.
+
+    ``lines`` are sorted by trouble, the worst first. ``alerts`` are the last ones that were sent,
+    the newest first.
+    """
+
+    as_of: datetime
+    lines: tuple[StreamLine, ...]
+    unchecked: tuple[UncheckedStream, ...]
+    alerts: tuple[Alert, ...]

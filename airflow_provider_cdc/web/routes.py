@@ -1,0 +1,94 @@
+"""The routes of the page of streams. They read two files of the state folder: no route starts a
+JVM, and none lists a store.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Annotated
+
+import msgspec
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.core_api.security import requires_access_view
+from fastapi import APIRouter, Depends, HTTPException, Path, Response
+
+from .connections import cdc_connections
+from .problems import Problem
+from .snapshots import lags_of, snapshot_of
+
+_CONTENT_TYPES = {
+    "page.css": "text/css; charset=utf-8",
+    "connection.js": "text/javascript; charset=utf-8",
+    "elements.js": "text/javascript; charset=utf-8",
+    "main.js": "text/javascript; charset=utf-8",
+    "overview.js": "text/javascript; charset=utf-8",
+    "plots.js": "text/javascript; charset=utf-8",
+    "stream.js": "text/javascript; charset=utf-8",
+    "alerts.js": "text/javascript; charset=utf-8",
+    "words.js": "text/javascript; charset=utf-8",
+}
+
+router = APIRouter(dependencies=[Depends(requires_access_view(AccessView.PLUGINS))])
+
+ConnectionId = Annotated[str, Path(max_length=250)]
+
+
+@router.get("/")
+def page() -> Response:
+    """The page itself."""
+    return Response(_static("index.html"), media_type="text/html; charset=utf-8")
+
+
+@router.get("/static/{name}")
+def static(name: str) -> Response:
+    """A script or the style of the page."""
+    if name not in _CONTENT_TYPES:
+        raise HTTPException(404, "no such file")
+    return Response(_static(name), media_type=_CONTENT_TYPES[name])
+
+
+@router.get("/api/connections")
+def connections() -> Response:
+    """The ids of the connections of type ``cdc`` that Airflow's store and the environment hold."""
+    return _json({"connections": cdc_connections()})
+
+
+@router.get("/api/connections/{connection_id}/streams")
+def streams(connection_id: ConnectionId) -> Response:
+    """The lines of all streams, and what could not be checked."""
+    found = snapshot_of(connection_id)
+    if isinstance(found, Problem):
+        return _json(found, found.status)
+    return _json({"as_of": found.as_of, "lines": found.lines, "unchecked": found.unchecked})
+
+
+@router.get("/api/connections/{connection_id}/streams/{stream:path}")
+def stream(connection_id: ConnectionId, stream: str) -> Response:
+    """One stream, by its id or its name, with its lags over the last days."""
+    found = snapshot_of(connection_id)
+    if isinstance(found, Problem):
+        return _json(found, found.status)
+    line = next((each for each in found.lines if stream in (each.stream_id, each.name)), None)
+    if line is None:
+        missing = Problem.no_such_stream(stream)
+        return _json(missing, missing.status)
+    lags = lags_of(connection_id, line.stream_id)
+    return _json({"as_of": found.as_of, "line": line, "lags": lags})
+
+
+@router.get("/api/connections/{connection_id}/alerts")
+def alerts(connection_id: ConnectionId) -> Response:
+    """The last alerts that were sent, the newest first."""
+    found = snapshot_of(connection_id)
+    if isinstance(found, Problem):
+        return _json(found, found.status)
+    sent = [{**msgspec.to_builtins(alert), "sentence": alert.sentence} for alert in found.alerts]
+    return _json({"as_of": found.as_of, "alerts": sent})
+
+
+def _static(name: str) -> bytes:
+    return resources.files(__package__).joinpath("static", name).read_bytes()
+
+
+def _json(content: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(content), status, media_type="application/json")

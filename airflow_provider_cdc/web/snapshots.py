@@ -1,0 +1,51 @@
+"""The status snapshot and the lags of a connection, read by the API server."""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.monitoring.lag_history import LagPoint
+from airflow_provider_cdc.engine.core.monitoring.status_snapshot import StatusSnapshot
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
+
+from .connections import settings_of
+from .problems import Problem
+
+log = logging.getLogger(__name__)
+
+
+def snapshot_of(conn_id: str) -> StatusSnapshot | Problem:
+    """The newest snapshot of the streams of a connection, or why there is none."""
+    try:
+        snapshots = _snapshots(conn_id)
+        if isinstance(snapshots, Problem):
+            return snapshots
+        return snapshots.newest() or Problem.no_snapshot(conn_id)
+    except Exception as error:
+        # The text of a store's error may hold an address with a token, so only the log has it.
+        log.warning("The state folder of %s cannot be read", conn_id, exc_info=True)
+        return Problem.unreachable(conn_id, type(error).__name__)
+
+
+def lags_of(conn_id: str, stream_id: str) -> tuple[LagPoint, ...]:
+    """The lags of a stream over the last days; empty if they cannot be read."""
+    try:
+        snapshots = _snapshots(conn_id)
+        return (
+            () if isinstance(snapshots, Problem) else snapshots.history().points.get(stream_id, ())
+        )
+    except Exception:
+        log.warning("The lags of the streams of %s cannot be read", conn_id, exc_info=True)
+        return ()
+
+
+def _snapshots(conn_id: str) -> StatusSnapshots | Problem:
+    try:
+        settings = settings_of(conn_id)
+    except InvalidRequest as error:
+        return Problem.malformed(str(error))
+    if settings is None:
+        return Problem.no_connection(conn_id)
+    return StatusSnapshots(settings.state, Files(settings.store_options))

@@ -1,0 +1,74 @@
+// Requests to the application, and links within Airflow's UI.
+
+const PATH = window.location.pathname.replace(/[^/]*$/, "");
+const AIRFLOW = PATH.replace(/\/cdc\/$/, "");
+
+export function request() {
+  const query = new URLSearchParams(window.location.search);
+  return {
+    connection: query.get("connection"),
+    stream: query.get("stream"),
+    view: query.get("view") || "streams",
+  };
+}
+
+export function address(parts) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parts)) if (value) query.set(name, value);
+  return `?${query}`;
+}
+
+export async function load(path) {
+  let answer;
+  try {
+    answer = await fetch(`${PATH}api/${path}`, { credentials: "same-origin" });
+  } catch (error) {
+    return failure("The API server does not answer.", "Check the network, then refresh.");
+  }
+  if (answer.status === 401) return failure("Your session has ended.", "Log in to Airflow again.");
+  if (answer.status === 403) {
+    return failure("You may not see this page.", "Ask for the right to see plugins.");
+  }
+  try {
+    return await answer.json();
+  } catch (error) {
+    return failure(`The API server failed (${answer.status}).`, "Look into its log.");
+  }
+}
+
+export async function connections() {
+  return load("connections");
+}
+
+export async function streams(connection) {
+  return load(`connections/${encodeURIComponent(connection)}/streams`);
+}
+
+export async function stream(connection, id) {
+  return load(`connections/${encodeURIComponent(connection)}/streams/${encodeURIComponent(id)}`);
+}
+
+export async function alerts(connection) {
+  return load(`connections/${encodeURIComponent(connection)}/alerts`);
+}
+
+// A consumer is called <dag_id>/<task_id> if its task has no other name for it.
+export function taskAddress(consumer) {
+  const parts = (consumer || "").split("/");
+  if (parts.length < 2 || parts.some((part) => part === "")) return null;
+  const [dag, task] = parts.map(encodeURIComponent);
+  return `${AIRFLOW}/dags/${dag}/tasks/${task}`;
+}
+
+// The frame of the page may not navigate the window around it, but that window may itself.
+export function openInAirflow(event) {
+  if (window.parent === window) return;
+  event.preventDefault();
+  const link = window.parent.document.createElement("a");
+  link.href = event.currentTarget.href;
+  link.click();
+}
+
+function failure(problem, fix) {
+  return { problem, fix };
+}

@@ -1,0 +1,148 @@
+"""The page of streams under a real API server: its routes, who may use them, and its data."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from http.client import HTTPMessage
+
+import jwt
+import pytest
+from airflow_fixtures import JWT_SECRET, UNREACHABLE_SECRET
+from fastapi.routing import APIRoute
+from page_site import HOSTILE, PageSite
+
+from airflow_provider_cdc.web.application import new_application
+
+PARTS = {"name": "main.js", "connection_id": "cdc_page", "stream:path": "late"}
+NOBODY, VIEWER, ADMIN = None, "VIEWER", "ADMIN"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a request got."""
+
+    status: int
+    headers: HTTPMessage
+    body: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+@pytest.fixture
+def page(running_airflow, page_site: PageSite):
+    """A server whose connection ``cdc_page`` has streams in several conditions."""
+    page_site.check()
+    return running_airflow.server
+
+
+def token(server, role: str | None) -> str:
+    """The token of a user with ``role``, signed as the server signs them."""
+    claims = jwt.decode(server.token(), options={"verify_signature": False})
+    algorithm = jwt.get_unverified_header(server.token())["alg"]
+    return jwt.encode({**claims, "role": role}, JWT_SECRET, algorithm=algorithm)
+
+
+def get(server, path: str, role: str | None = ADMIN, *, has_token: bool = True) -> Answer:
+    request = urllib.request.Request(f"{server.url}/cdc{path}")
+    if has_token:
+        request.add_header("Cookie", f"_token={token(server, role)}")
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return Answer(answer.status, answer.headers, answer.read())
+    except urllib.error.HTTPError as error:
+        return Answer(error.code, error.headers, error.read())
+
+
+def paths() -> list[str]:
+    """A path of each route of the application."""
+    routes = new_application().routes
+    found = []
+    for route in routes:
+        # Another kind of route, such as a mount, would not have the router's authorisation.
+        assert isinstance(route, APIRoute)
+        assert route.methods == {"GET"}
+        path = route.path
+        for name, value in PARTS.items():
+            path = path.replace(f"{{{name}}}", value)
+        assert "{" not in path
+        found.append(path)
+    return found
+
+
+@pytest.mark.parametrize("path", paths())
+def test_route_answers_only_users_with_the_right(page, path) -> None:
+    assert get(page, path, has_token=False).status == 401
+    assert get(page, path, NOBODY).status == 403
+    assert get(page, path, VIEWER).status == 200
+    assert get(page, path, ADMIN).status == 200
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/static/..%2froutes.py"])
+def test_page_has_no_other_route(page, path) -> None:
+    assert get(page, path).status == 404
+
+
+def test_overview_shows_the_streams_of_the_last_check(page) -> None:
+    answer = get(page, "/api/connections/cdc_page/streams")
+    lines = answer.json["lines"]
+    assert [(line["name"], line["condition"]) for line in lines] == [
+        ("broken", "stale"),
+        ("late", "late"),
+        ("at_risk", "at_risk"),
+        ("waiting", "waiting"),
+        ("current", "current"),
+    ]
+    assert (lines[1]["source"], lines[1]["commits_behind"]) == (HOSTILE, 1)
+    assert answer.headers["Content-Type"] == "application/json"
+    assert "cdc_page" in get(page, "/api/connections").json["connections"]
+
+
+def test_stream_is_found_by_its_id_and_by_its_name(page) -> None:
+    by_name = get(page, "/api/connections/cdc_page/streams/late").json
+    identity = urllib.parse.quote(by_name["line"]["stream_id"])
+    by_id = get(page, f"/api/connections/cdc_page/streams/{identity}").json
+    assert by_id["line"] == by_name["line"]
+    assert len(by_name["lags"]) == 1
+    missing = get(page, "/api/connections/cdc_page/streams/other")
+    assert missing.status == 404
+    assert "found no stream other" in missing.json["problem"]
+
+
+def test_answers_forbid_foreign_scripts_and_frames(page) -> None:
+    headers = get(page, "/").headers
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'; script-src 'self'" in policy
+    assert "frame-ancestors 'self'" in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("connection", "status", "text"),
+    [
+        ("cdc_unwatched", 404, "No monitor has checked the streams of cdc_unwatched yet."),
+        ("cdc_unreachable", 503, "The API server cannot read the state folder"),
+        ("spark_default", 404, "is not of the type cdc"),
+        ("unknown", 404, "Connection unknown was not found"),
+    ],
+)
+def test_connection_without_a_snapshot_says_why_and_what_to_do(
+    page, connection, status, text
+) -> None:
+    answer = get(page, f"/api/connections/{connection}/streams")
+    assert answer.status == status
+    assert text in answer.json["problem"]
+    assert answer.json["fix"]
+    assert UNREACHABLE_SECRET not in answer.body.decode()
+
+
+def test_navigation_of_airflow_has_the_page(page) -> None:
+    plugins = page.api("GET", "/plugins")["plugins"]
+    (plugin,) = [plugin for plugin in plugins if plugin["name"] == "cdc"]
+    (view,) = plugin["external_views"]
+    assert (view["name"], view["category"], view["href"]) == ("Streams", "browse", "/airflow/cdc/")

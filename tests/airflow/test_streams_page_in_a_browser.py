@@ -1,0 +1,187 @@
+"""The page of streams in Chromium, within the UI of a real Airflow below a path."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from airflow_fixtures import BASE_PATH
+from axe_playwright_python.sync_playwright import Axe
+from page_site import HOSTILE, PageSite
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from status_lines import new_line, new_snapshot
+
+from airflow_provider_cdc.engine.clock import utc_now
+
+# Airflow's UI may take long to load on a busy machine.
+PATIENCE_MILLISECONDS = 60_000
+SIZES = {"wide": (1280, 900), "narrow": (400, 800)}
+SERIOUS = {"serious", "critical"}
+PAGE = f"{BASE_PATH}/plugin/cdc-streams{BASE_PATH}/cdc/"
+# Where `make screenshots` wants them.
+SHOTS = os.environ.get("CDC_SCREENSHOTS")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium of the system."""
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu"]
+        found = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def session(browser: Browser, running_airflow) -> dict[str, object]:
+    """The cookies of a viewer who has logged in."""
+    server = running_airflow.server
+    passwords = json.loads(
+        (server.home / "simple_auth_manager_passwords.json.generated").read_text()
+    )
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MILLISECONDS)
+    page.goto(f"{server.url}/")
+    page.get_by_label("Username").fill("viewer")
+    page.get_by_label("Password").fill(passwords["viewer"])
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Browse").wait_for()
+    state = page.context.storage_state()
+    page.close()
+    return dict(state)
+
+
+@pytest.fixture
+def new_page(browser: Browser, session, running_airflow):
+    """Opens a page as the viewer."""
+    opened = []
+
+    def open_page(size: str = "wide", scheme: str = "light") -> Page:
+        width, height = SIZES[size]
+        context = browser.new_context(
+            storage_state=session,
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            base_url=f"http://127.0.0.1:{running_airflow.server.port}",
+        )
+        opened.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MILLISECONDS)
+        page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+
+
+def test_late_stream_recovers_when_its_advice_is_followed(
+    new_page, page_site: PageSite, running_airflow
+) -> None:
+    server = running_airflow.server
+    server.wait_dag("cdc_page_consumer")
+    page_site.check()
+    page = new_page()
+    page.goto(f"{BASE_PATH}/")
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("menuitem", name="Streams").click()
+    frame = page.frame_locator("iframe")
+    frame.get_by_label("Connection").select_option("cdc_page")
+    rows = frame.locator(".streams tbody tr")
+    expect(rows.first).to_contain_text("Stale", timeout=PATIENCE_MILLISECONDS)
+    frame.get_by_role("button", name="Late 1").click()
+    frame.get_by_role("link", name="late", exact=True).click()
+    expect(frame.get_by_role("heading", name="late", exact=True)).to_be_visible()
+    origin = server.url.removesuffix(BASE_PATH)
+    expect(page).to_have_url(f"{origin}{PAGE}?connection=cdc_page&stream=id+of+late")
+    command = frame.locator(".advice code").inner_text()
+    assert command == "airflow dags trigger cdc_page_consumer"
+
+    subprocess.run(shlex.split(command), env=server.environment(), check=True, capture_output=True)
+    (run,) = server.api("GET", "/dags/cdc_page_consumer/dagRuns")["dag_runs"]
+    server.wait_success("cdc_page_consumer", run["dag_run_id"])
+    page_site.check()
+    frame.get_by_role("button", name="Refresh").click()
+    expect(frame.locator(".stream > p .condition")).to_have_text("Current")
+    expect(frame.locator(".advice")).to_have_count(0)
+
+    links = server.api(
+        "GET", f"/dags/cdc_page_consumer/dagRuns/{run['dag_run_id']}/taskInstances/advance/links"
+    )["extra_links"]
+    assert links == {"Stream": f"{PAGE}?connection=cdc_page&stream=late"}
+    page.goto(links["Stream"])
+    expect(frame.get_by_role("heading", name="late", exact=True)).to_be_visible()
+
+    frame.get_by_role("link", name="cdc_page_consumer/advance").first.click()
+    expect(page).to_have_url(f"{server.url}/dags/cdc_page_consumer/tasks/advance")
+
+
+def test_hostile_name_is_shown_as_text(new_page, page_site: PageSite) -> None:
+    page_site.check()
+    page = new_page()
+    page.goto(f"{BASE_PATH}/cdc/?connection=cdc_page")
+    expect(page.get_by_text(HOSTILE).first).to_be_visible()
+    assert page.locator("main img").count() == 0
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_views_have_no_serious_fault_of_accessibility(
+    new_page, page_site: PageSite, size: str, scheme: str
+) -> None:
+    page_site.check()
+    page = new_page(size, scheme)
+    views = {"streams": "", "stream": "&stream=at_risk", "alerts": "&view=alerts"}
+    for name, query in views.items():
+        page.goto(f"{BASE_PATH}/cdc/?connection=cdc_page{query}")
+        expect(page.locator("main h1")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        found = Axe().run(page).response["violations"]
+        assert [(each["id"], each["help"]) for each in found if each["impact"] in SERIOUS] == []
+        if SHOTS:
+            page.screenshot(path=Path(SHOTS) / f"{name}-{size}-{scheme}.png", full_page=True)
+
+
+def test_page_is_used_by_the_keyboard_alone(new_page, page_site: PageSite) -> None:
+    page_site.check()
+    page = new_page()
+    page.goto(f"{BASE_PATH}/cdc/?connection=cdc_page")
+    expect(page.locator(".streams tbody tr").first).to_be_visible()
+
+    def press_until(selector: str) -> None:
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+        pytest.fail(f"{selector} cannot be reached")
+
+    press_until("#search")
+    page.keyboard.type("at_risk")
+    expect(page.locator(".count")).to_have_text("1 of 5 streams")
+    press_until(".streams a")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="at_risk", exact=True)).to_be_visible()
+
+
+def test_thousand_streams_are_shown_and_filtered(new_page, page_site: PageSite) -> None:
+    lines = [replace(new_line(f"stream_{number}"), stream_id=f"{number}") for number in range(1000)]
+    page_site.snapshots.save(new_snapshot(*lines, as_of=utc_now()))
+    page = new_page()
+    page.goto(f"{BASE_PATH}/cdc/?connection=cdc_page")
+    expect(page.locator(".count")).to_have_text("1,000 streams")
+    milliseconds = page.evaluate("performance.now()")
+    print(f"1,000 streams are shown {milliseconds:.0f} ms after the request for the page")
+    page.get_by_label("Search").fill("stream_99")
+    expect(page.locator(".count")).to_have_text("11 of 1,000 streams")
+
+
+def test_page_says_how_to_switch_a_monitor_on(new_page) -> None:
+    page = new_page()
+    page.goto(f"{BASE_PATH}/cdc/?connection=cdc_unwatched")
+    expect(page.get_by_role("alert")).to_contain_text("stale_stream_monitor")

@@ -1,0 +1,169 @@
+"""The status snapshot that a run of the monitor leaves in the state folder."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
+
+from airflow_provider_cdc.engine.catalog import monitoring
+from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_lines import without_credentials
+from airflow_provider_cdc.engine.core.model.alerts import Alert
+from airflow_provider_cdc.engine.core.model.sources import Source
+from airflow_provider_cdc.engine.core.monitoring.conditions import Condition
+from airflow_provider_cdc.engine.core.monitoring.status_snapshot import StatusSnapshot, StreamLine
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
+
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+
+
+class Site:
+    """Streams on tables without Spark, and the time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.state, self.now = root, root / "state", NOON
+        self.snapshots = StatusSnapshots(str(self.state), Files())
+
+    def add(self, name: str, max_lag: timedelta | None = None) -> None:
+        table = self.root / name
+        add_file(table, 0, NOON, data_change=False)
+        source = Source(f"lake.{name}", str(table), "a-table-id")
+        offset = offset_at(table, 0)
+        stream = new_stream(name, source=source, offset=offset, max_lag=max_lag)
+        register(self.state, stream)
+
+    def check(self, send: Callable[[Alert], object] = lambda _: None) -> StatusSnapshot:
+        monitor = StreamMonitor(str(self.state), clock=lambda: self.now)
+        monitor.run({"somebody": send}, margin=2 * DAY)
+        found = self.snapshots.newest()
+        assert found is not None
+        return found
+
+    def line(self, name: str = "s") -> StreamLine:
+        return next(line for line in self.check().lines if line.name == name)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_snapshot_has_the_streams_sorted_by_trouble(site: Site) -> None:
+    for name in ("quiet", "waits", "late", "broken", "waits_longer"):
+        site.add(name, MINUTE if name == "late" else None)
+    for name, minutes in (("waits", 2), ("waits_longer", 1), ("late", 1)):
+        add_file(site.root / name, 1, NOON + minutes * MINUTE, 10)
+    (site.root / "broken/_delta_log" / f"{0:020d}.json").unlink()
+    site.now += 5 * MINUTE
+    found = site.check()
+    assert found.as_of == site.now
+    assert [(line.name, line.condition) for line in found.lines] == [
+        ("broken", Condition.STALE),
+        ("late", Condition.LATE),
+        ("waits_longer", Condition.WAITING),
+        ("waits", Condition.WAITING),
+        ("quiet", Condition.CURRENT),
+    ]
+    late = found.lines[1]
+    assert (late.commits_behind, late.bytes_behind) == (1, 10)
+    assert late.waiting_since == NOON + MINUTE
+    assert late.problem is not None
+    assert "max_lag is 1 minute" in late.problem
+
+
+def test_condition_keeps_the_time_of_its_first_check(site: Site) -> None:
+    site.add("s")
+    assert site.line().condition_since == NOON
+    site.now += MINUTE
+    assert site.line().condition_since == NOON
+    add_file(site.root / "s", 1, site.now)
+    site.now += MINUTE
+    assert site.line().condition_since == site.now
+
+
+def test_snapshot_keeps_the_alerts_of_earlier_runs(site: Site) -> None:
+    site.add("s", max_lag=MINUTE)
+    add_file(site.root / "s", 1, NOON)
+    site.now += 2 * MINUTE
+    assert [alert.kind for alert in site.check().alerts] == ["breach"]
+    StreamCatalog(str(site.state), principal="somebody", clock=lambda: site.now).advance_stream("s")
+    site.now += MINUTE
+    assert [alert.kind for alert in site.check().alerts] == ["recovery", "breach"]
+
+
+def test_snapshot_names_streams_that_could_not_be_checked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("s")
+    site.add("hangs")
+    observe = StreamMonitor._observe
+
+    def fail(self: StreamMonitor, stream: object, known: object) -> object:
+        if getattr(stream, "name", "") == "hangs":
+            raise TimeoutError("no answer")
+        return observe(self, stream, known)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(StreamMonitor, "_observe", fail)
+    with pytest.raises(ExceptionGroup):
+        site.check()
+    found = site.snapshots.newest()
+    assert found is not None
+    assert [(each.name, each.reason) for each in found.unchecked] == [
+        ("hangs", "TimeoutError: no answer")
+    ]
+    assert [line.name for line in found.lines] == ["s"]
+
+
+def test_monitor_whose_snapshot_fails_sends_its_alerts(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.add("s", max_lag=MINUTE)
+    add_file(site.root / "s", 1, NOON)
+    site.now += 2 * MINUTE
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("read only")
+
+    monkeypatch.setattr(monitoring.StatusSnapshots, "save", refuse)
+    sent = StreamMonitor(str(site.state), clock=lambda: site.now).run({"one": print}, margin=DAY)
+    assert [alert.kind for alert in sent] == ["breach"]
+    assert "the status snapshot: read only" in caplog.text
+
+
+def test_damaged_snapshot_is_replaced_by_the_next_run(site: Site) -> None:
+    site.add("s")
+    site.check()
+    for content in (b"", b"{}", gzip.compress(b"{}"), gzip.compress(b"[" * 50)[:20]):
+        for file in (site.state / "status").iterdir():
+            file.write_bytes(content)
+        assert site.snapshots.newest() is None
+        assert site.snapshots.history().points == {}
+        assert [line.name for line in site.check().lines] == ["s"]
+
+
+def test_folder_without_a_monitor_has_no_snapshot(tmp_path: Path) -> None:
+    quiet_stream(tmp_path / "state", tmp_path / "t", "s")
+    snapshots = StatusSnapshots(str(tmp_path / "state"), Files())
+    assert snapshots.newest() is None
+    assert snapshots.history().points == {}
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("/data/a b?c", "/data/a b?c"),
+        ("s3a://bucket/t", "s3a://bucket/t"),
+        ("s3a://user:secret@bucket/t", "s3a://bucket/t"),
+        ("abfss://container@account/t", "abfss://container@account/t"),
+        ("https://store/t?sig=secret", "https://store/t"),
+    ],
+)
+def test_location_shows_no_credentials(location: str, shown: str) -> None:
+    assert without_credentials(location) == shown
