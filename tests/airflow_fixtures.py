@@ -18,7 +18,7 @@ from flights_demo.airflow_server import AirflowServer
 from flights_demo.postgres_server import postgres_server
 
 JWT_SECRET = "a secret of 64 bytes at least, so that the test can sign tokens itself"
-# The address of the UI has a path, as behind a proxy.
+# Users may run Airflow below a path.
 BASE_PATH = "/airflow"
 UNREACHABLE_SECRET = "never-shown"
 SHARED_DAGS = Path(__file__).parent / "shared_dags"

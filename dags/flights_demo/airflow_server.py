@@ -69,7 +69,7 @@ class AirflowServer:
     :param home: ``AIRFLOW_HOME``; database, logs and passwords are made there
     :param dags_folder: the folder of DAG files
     :param port: of the api-server, on the loopback address
-    :param base_path: the path of web pages and API, such as ``/airflow``, as behind a proxy
+    :param base_path: the path of web pages and API, such as ``/airflow``
     :param env: environment variables in addition to the present ones, such as ``AIRFLOW_CONN_...``
     """
 
