@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def snapshot_of(conn_id: str) -> StatusSnapshot | Problem:
-    """The newest snapshot of the streams of a connection, or why there is none."""
+    """The newest snapshot of the streams of a connection, or why it cannot be shown."""
     try:
         snapshots = _snapshots(conn_id)
         if isinstance(snapshots, Problem):
