@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Response
 
 from .connections import cdc_connections
 from .problems import Problem
-from .snapshots import lags_of, snapshot_of
+from .snapshots import lags_of, moves_of, snapshot_of
 
 _CONTENT_TYPES = {
     "page.css": "text/css; charset=utf-8",
@@ -25,6 +25,9 @@ _CONTENT_TYPES = {
     "plots.js": "text/javascript; charset=utf-8",
     "stream.js": "text/javascript; charset=utf-8",
     "alerts.js": "text/javascript; charset=utf-8",
+    "change_streams.js": "text/javascript; charset=utf-8",
+    "targets.js": "text/javascript; charset=utf-8",
+    "upsert_tables.js": "text/javascript; charset=utf-8",
     "words.js": "text/javascript; charset=utf-8",
 }
 
@@ -64,7 +67,7 @@ def streams(connection_id: ConnectionId) -> Response:
 
 @router.get("/api/connections/{connection_id}/streams/{stream:path}")
 def stream(connection_id: ConnectionId, stream: str) -> Response:
-    """One stream, by its id or its name, with its lags over the last days."""
+    """One stream, by its id or its name, with its lags and its moves over the last days."""
     found = snapshot_of(connection_id)
     if isinstance(found, Problem):
         return _json(found, found.status)
@@ -72,8 +75,44 @@ def stream(connection_id: ConnectionId, stream: str) -> Response:
     if line is None:
         missing = Problem.no_such_stream(stream)
         return _json(missing, missing.status)
-    lags = lags_of(connection_id, line.stream_id)
-    return _json({"as_of": found.as_of, "line": line, "lags": lags})
+    lags = lags_of(connection_id, [line.stream_id]).get(line.stream_id, ())
+    moves = moves_of(connection_id, line.stream_id)
+    return _json({"as_of": found.as_of, "line": line, "lags": lags, "moves": moves})
+
+
+@router.get("/api/connections/{connection_id}/upsert-tables")
+def upsert_tables(connection_id: ConnectionId) -> Response:
+    """The upsert tables, with the lags of the streams on their changes."""
+    found = snapshot_of(connection_id)
+    if isinstance(found, Problem):
+        return _json(found, found.status)
+    lags = lags_of(connection_id, [line.stream_id for line in found.upsert_tables])
+    content = {"as_of": found.as_of, "upsert_tables": found.upsert_tables, "lags": lags}
+    return _json(content | {"omitted": found.omitted})
+
+
+@router.get("/api/connections/{connection_id}/change-streams")
+def change_streams(connection_id: ConnectionId) -> Response:
+    """The change streams, with their partitions over time and their consumers."""
+    found = snapshot_of(connection_id)
+    if isinstance(found, Problem):
+        return _json(found, found.status)
+    content = {"as_of": found.as_of, "change_streams": found.change_streams}
+    return _json(content | {"omitted": found.omitted})
+
+
+@router.get("/api/connections/{connection_id}/targets")
+def targets(connection_id: ConnectionId) -> Response:
+    """The targets that were verified, with what their last checks found."""
+    found = snapshot_of(connection_id)
+    if isinstance(found, Problem):
+        return _json(found, found.status)
+    checks = [
+        {"stream_id": line.stream_id, "stream": line.name, **msgspec.to_builtins(check)}
+        for line in found.lines
+        for check in line.verifications
+    ]
+    return _json({"as_of": found.as_of, "targets": checks})
 
 
 @router.get("/api/connections/{connection_id}/alerts")

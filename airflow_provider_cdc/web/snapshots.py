@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.monitoring.lag_history import LagPoint
+from airflow_provider_cdc.engine.core.monitoring.moves import Move
 from airflow_provider_cdc.engine.core.monitoring.status_snapshot import StatusSnapshot
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
@@ -29,15 +31,24 @@ def snapshot_of(conn_id: str) -> StatusSnapshot | Problem:
         return Problem.unreachable(conn_id, type(error).__name__)
 
 
-def lags_of(conn_id: str, stream_id: str) -> tuple[LagPoint, ...]:
-    """The lags of a stream over the last days; empty if they cannot be read."""
+def lags_of(conn_id: str, stream_ids: Collection[str]) -> dict[str, tuple[LagPoint, ...]]:
+    """The lags of streams over the last days; empty if they cannot be read."""
     try:
         snapshots = _snapshots(conn_id)
-        return (
-            () if isinstance(snapshots, Problem) else snapshots.history().points.get(stream_id, ())
-        )
+        points = {} if isinstance(snapshots, Problem) else snapshots.history().points
+        return {one: points[one] for one in stream_ids if one in points}
     except Exception:
         log.warning("The lags of the streams of %s cannot be read", conn_id, exc_info=True)
+        return {}
+
+
+def moves_of(conn_id: str, stream_id: str) -> tuple[Move, ...]:
+    """The moves of a stream over the last days; empty if they cannot be read."""
+    try:
+        snapshots = _snapshots(conn_id)
+        return () if isinstance(snapshots, Problem) else snapshots.moves().moves.get(stream_id, ())
+    except Exception:
+        log.warning("The moves of the streams of %s cannot be read", conn_id, exc_info=True)
         return ()
 
 

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from partitions import new_change_stream
 from streams import add_file, new_stream, offset_at, register
 
+from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.change_streams.stamps import stamp_of
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model.outcomes import Outcome, StreamOutcome
 from airflow_provider_cdc.engine.core.model.sources import Source
+from airflow_provider_cdc.engine.core.upserts.job_records import Job, JobClass
+from airflow_provider_cdc.engine.core.verification.proof import VerificationState
 from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
+from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes
+from airflow_provider_cdc.engine.storage.state.change_streams import ChangeStreams
+from airflow_provider_cdc.engine.storage.state.job_history import JobHistory
 from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
+from airflow_provider_cdc.engine.storage.state.verifications import Verifications
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 CONSUMER = "cdc_page_consumer/advance"
 HOUR = timedelta(hours=1)
+
+
+def _same(moment: datetime) -> datetime:
+    return moment
 
 
 class PageSite:
@@ -34,6 +53,11 @@ class PageSite:
         self.add("at_risk", has_data=True, age=6.5 * timedelta(days=1))
         self.add("broken")
         (self.root / "broken/_delta_log" / f"{0:020d}.json").unlink()
+        self.add("upserts_1", has_data=True, upsert_table="lake.prices", max_lag=2 * HOUR)
+        self._add_consumptions("waiting")
+        self._add_jobs()
+        self._add_verification("current", "lake.current_copy", differing_keys=0)
+        self._add_change_stream()
 
     def add(
         self,
@@ -61,6 +85,49 @@ class PageSite:
             **{"max_data_extension": timedelta(0)} | fields,
         )
         register(self.state, stream)
+
+    def _add_consumptions(self, name: str) -> None:
+        """Consumptions of a stream as the registry shows them, 50, 40, ... 10 minutes ago."""
+        for minutes in range(50, 0, -10):
+            moment = utc_now() - minutes * timedelta(minutes=1)
+            registry = Registry(str(self.state), clock=partial(_same, moment))
+            snapshot = registry.snapshot()
+            rows = {"inserted": minutes * 10, "updated": 100, "deleted": 500 // minutes}
+            taken = StreamOutcome(f"id of {name}", name, 0, 0, "nothing", rows, (), moment)
+            stream = replace(
+                snapshot.get(name),
+                last_outcome=Outcome("c", CONSUMER, (taken,), (), minutes / 10),
+                last_consumed_at=moment,
+            )
+            changes = [Change(stream, Transition.COMMITTED)]
+            registry.transact(snapshot, changes, actor="airflow")
+
+    def _add_jobs(self) -> None:
+        now = utc_now()
+        for minutes, job_class in ((3, JobClass.BACKGROUND_APPLY), (1, JobClass.QUERY)):
+            began = now - minutes * timedelta(minutes=1)
+            JobHistory(str(self.state)).record(
+                Job(uuid.uuid4().hex, job_class, "lake.prices", began, now, 10, 100, 5, "tests")
+            )
+        ApplyTimes(str(self.state), Files(), utc_now).note("id of upserts_1", timedelta(seconds=50))
+
+    def _add_verification(self, stream: str, target: str, *, differing_keys: int) -> None:
+        Verifications(str(self.state), Files()).save(
+            VerificationState(f"id of {stream}", target, None, 0, utc_now(), 0, differing_keys)
+        )
+
+    def _add_change_stream(self) -> None:
+        """A change stream whose consumer got its partitions and never came back. A partition was
+        split before.
+        """
+        past = [utc_now() - hours * HOUR for hours in (3, 2, 1)]
+        created, split, captured = map(stamp_of, past)
+        stream = replace(new_change_stream(created), tables=())
+        layout = stream.layout.split(stream.layout.open[0], 1000, split)
+        streams = ChangeStreams(str(self.state), Files())
+        streams.create(replace(stream, steps=layout.steps, through=captured), None)
+        catalog = ChangeStreamCatalog(str(self.state), clock=lambda: past[2])
+        catalog.list_partitions("cs", "reader", start_timestamp=past[0])
 
     def check(self) -> None:
         """Run the monitor."""

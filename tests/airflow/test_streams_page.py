@@ -95,6 +95,7 @@ def test_overview_shows_the_streams_of_the_last_check(page) -> None:
         ("broken", "stale"),
         ("late", "late"),
         ("at_risk", "at_risk"),
+        ("upserts_1", "waiting"),
         ("waiting", "waiting"),
         ("current", "current"),
     ]
@@ -103,12 +104,33 @@ def test_overview_shows_the_streams_of_the_last_check(page) -> None:
     assert "cdc_page" in get(page, "/api/connections").json["connections"]
 
 
+def test_views_show_upsert_tables_change_streams_and_targets(page) -> None:
+    found = get(page, "/api/connections/cdc_page/upsert-tables").json
+    (table,) = found["upsert_tables"]
+    assert (table["name"], table["max_staleness_seconds"]) == ("lake.prices", 7200)
+    # BigQuery: twice the 95th percentile in whole minutes, plus seven minutes.
+    assert table["recommended_max_staleness_seconds"] == 9 * 60
+    assert [use["job_class"] for use in table["jobs"]] == ["background apply", "query"]
+    assert list(found["lags"]) == [table["stream_id"]]
+
+    (stream,) = get(page, "/api/connections/cdc_page/change-streams").json["change_streams"]
+    assert [each["parents"] for each in stream["partitions"]] == [[], [], [0], [0]]
+    (consumer,) = stream["consumers"]
+    assert [each["is_stuck"] for each in consumer["partitions"]] == [True, True]
+
+    (target,) = get(page, "/api/connections/cdc_page/targets").json["targets"]
+    assert (target["target"], target["stream"]) == ("lake.current_copy", "current")
+
+
 def test_stream_is_found_by_its_id_and_by_its_name(page) -> None:
     by_name = get(page, "/api/connections/cdc_page/streams/late").json
     identity = urllib.parse.quote(by_name["line"]["stream_id"])
     by_id = get(page, f"/api/connections/cdc_page/streams/{identity}").json
     assert by_id["line"] == by_name["line"]
     assert len(by_name["lags"]) == 1
+    assert [move["transition"] for move in by_name["moves"]] == ["created"]
+    waiting = get(page, "/api/connections/cdc_page/streams/waiting").json
+    assert [move["rows"]["inserted"] for move in waiting["moves"][1:]] == [500, 400, 300, 200, 100]
     missing = get(page, "/api/connections/cdc_page/streams/other")
     assert missing.status == 404
     assert "found no stream other" in missing.json["problem"]

@@ -137,7 +137,9 @@ def test_views_have_no_serious_fault_of_accessibility(
 ) -> None:
     page_site.check()
     page = new_page(size, scheme)
-    views = {"streams": "", "stream": "&stream=at_risk", "alerts": "&view=alerts"}
+    others = ("upsert-tables", "change-streams", "targets", "alerts")
+    views = {"streams": "", "stream": "&stream=at_risk", "consumed": "&stream=waiting"}
+    views |= {view: f"&view={view}" for view in others}
     for name, query in views.items():
         page.goto(f"{BASE_PATH}/cdc/?connection=cdc_page{query}")
         expect(page.locator("main h1")).to_be_visible()
@@ -163,7 +165,7 @@ def test_page_is_used_by_the_keyboard_alone(new_page, page_site: PageSite) -> No
 
     press_until("#search")
     page.keyboard.type("at_risk")
-    expect(page.locator(".count")).to_have_text("1 of 5 streams")
+    expect(page.locator(".count")).to_have_text("1 of 6 streams")
     press_until(".streams a")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="at_risk", exact=True)).to_be_visible()

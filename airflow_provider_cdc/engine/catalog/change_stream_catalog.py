@@ -15,6 +15,7 @@ from ..core.change_streams.ledger import Lease
 from ..core.change_streams.read_request import ReadRequest
 from ..core.change_streams.stamps import moment_of, stamp_of
 from ..core.errors import InvalidRequest
+from ..core.monitoring.change_stream_lines import ChangeStreamLine, change_stream_line
 from ..core.names import consumer_name
 from ..storage.files.stores import Files
 from ..storage.registry.registry import Registry
@@ -70,6 +71,17 @@ class ChangeStreamCatalog:
         :raises StreamUnreadable: a change stream or a consumer cannot be read
         """
         return [self._status(stream) for stream in self._streams.all()]
+
+    def change_stream_lines(self) -> list[ChangeStreamLine]:
+        """What the page of streams shows of each change stream, by name. It reads no capture.
+
+        :raises StreamUnreadable: a change stream or a consumer cannot be read
+        """
+        now = self._clock()
+        return [
+            change_stream_line(stream, self._consumers.all(stream), now)
+            for stream in self._streams.all()
+        ]
 
     def published_watermark(self, name: str, consumers: Sequence[str]) -> datetime:
         """The moment up to which each of several consumers has processed every record.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -22,16 +22,15 @@ from ..core.model.alerts import (
 )
 from ..core.model.serialization import UnreadableStream
 from ..core.model.stream import Stream
-from ..core.monitoring.status_snapshot import StatusSnapshot, UncheckedStream
+from ..core.monitoring.status_snapshot import UncheckedStream
 from ..core.verification.proof import VerificationState
 from ..storage.files.best_effort import log_failures
 from ..storage.files.stores import Files
 from ..storage.state.sent_alerts import SentAlerts
-from ..storage.state.status_snapshots import StatusSnapshots
 from .bounded_map import bounded_map
 from .objectives import Observation, lag_of, objective_states
+from .snapshot_writer import SnapshotWriter
 from .stream_catalog import StreamCatalog
-from .stream_lines import by_trouble, line_of
 from .stream_status import StreamStatus, unreadable_status
 from .upsert_jobs import upsert_streams
 
@@ -40,8 +39,6 @@ _AT_ONCE = 16
 # seconds, and all streams together 480, because the monitor's DAG times out after ten minutes.
 _PATIENCE_SECONDS = 120.0
 _WITHIN_SECONDS = 480.0
-# The alerts that a status snapshot keeps.
-_SHOWN_ALERTS = 200
 
 UNKNOWN = "unknown"
 """The source that an alert names if the record of its stream cannot be read."""
@@ -67,7 +64,7 @@ class StreamMonitor:
     ) -> None:
         self._catalog = StreamCatalog(state, storage_options=storage_options, clock=clock)
         self._sent = SentAlerts(state, Files(storage_options), clock)
-        self._snapshots = StatusSnapshots(state, Files(storage_options))
+        self._snapshots = SnapshotWriter(state, storage_options, clock)
         self._clock = clock
 
     def run(
@@ -135,7 +132,7 @@ class StreamMonitor:
                     if alert := self._send(seen, finding, now, receivers, failures):
                         found.append(alert)
         with log_failures("the status snapshot", logging.WARNING):
-            self._snapshots.save(self._snapshot(findings, unchecked, found, now))
+            self._snapshots.write(findings, unchecked, found, now)
         if failures:
             raise ExceptionGroup("not all alerts could be sent", failures)
         return found
@@ -152,28 +149,6 @@ class StreamMonitor:
         has_quarantine = stream.stream_id in known
         quarantine = self._catalog.quarantine_of(stream) if has_quarantine else None
         return Observation(status, stream, stream.upsert_table, quarantine)
-
-    def _snapshot(
-        self,
-        findings: Sequence[tuple[Observation, list[ObjectiveState]]],
-        unchecked: Sequence[UncheckedStream],
-        sent: Sequence[Alert],
-        now: datetime,
-    ) -> StatusSnapshot:
-        """What this run found, with the alerts that it and earlier runs sent."""
-        before = self._snapshots.newest()
-        known = {} if before is None else {line.stream_id: line for line in before.lines}
-        earlier = () if before is None else before.alerts
-        lines = (
-            line_of(seen, states, known.get(seen.status.stream_id), now)
-            for seen, states in findings
-        )
-        return StatusSnapshot(
-            as_of=now,
-            lines=tuple(by_trouble(lines)),
-            unchecked=tuple(unchecked),
-            alerts=(*reversed(sent), *earlier)[:_SHOWN_ALERTS],
-        )
 
     def _send(
         self,

@@ -11,7 +11,13 @@ from ..core.model.alerts import ObjectiveState
 from ..core.model.stream import Stream
 from ..core.monitoring.advice import advice_on
 from ..core.monitoring.conditions import Condition, condition_of
-from ..core.monitoring.status_snapshot import OpenConsumption, StreamLine, TableLine
+from ..core.monitoring.status_snapshot import (
+    OpenConsumption,
+    StreamLine,
+    TableLine,
+    VerificationLine,
+)
+from ..core.verification.proof import VerificationState
 from .objectives import Observation
 from .stream_status import BaseStatus
 
@@ -64,6 +70,7 @@ def line_of(
         upsert_table=seen.upsert_table,
         change_stream=change_stream_of(status.name, status.comment),
         tables=tuple(map(_table_line, status.base_tables)),
+        verifications=tuple(map(_verification_line, seen.verifications)),
     )
 
 
@@ -101,6 +108,16 @@ def _table_line(base: BaseStatus) -> TableLine:
         commits_behind=base.commits_behind,
         bytes_behind=base.bytes_behind,
         problem=base.invalid_reason,
+    )
+
+
+def _verification_line(check: VerificationState) -> VerificationLine:
+    return VerificationLine(
+        target=without_credentials(check.target),
+        verified_through=check.verified_through,
+        checked_at=check.checked_at,
+        checked_version=check.checked_version,
+        differing_keys=check.differing_keys,
     )
 
 

@@ -3,12 +3,21 @@
 const PATH = window.location.pathname.replace(/[^/]*$/, "");
 const AIRFLOW = PATH.replace(/\/cdc\/$/, "");
 
+export const VIEWS = [
+  ["streams", "Streams"],
+  ["upsert-tables", "Upsert tables"],
+  ["change-streams", "Change streams"],
+  ["targets", "Targets"],
+  ["alerts", "Alerts"],
+];
+
 export function request() {
   const query = new URLSearchParams(window.location.search);
+  const view = query.get("view");
   return {
     connection: query.get("connection"),
     stream: query.get("stream"),
-    view: query.get("view") || "streams",
+    view: VIEWS.some(([name]) => name === view) ? view : "streams",
   };
 }
 
@@ -40,16 +49,13 @@ export async function connections() {
   return load("connections");
 }
 
-export async function streams(connection) {
-  return load(`connections/${encodeURIComponent(connection)}/streams`);
+// What a view shows: streams, upsert-tables, change-streams, targets or alerts.
+export async function loadView(connection, view) {
+  return load(`connections/${encodeURIComponent(connection)}/${view}`);
 }
 
 export async function stream(connection, id) {
-  return load(`connections/${encodeURIComponent(connection)}/streams/${encodeURIComponent(id)}`);
-}
-
-export async function alerts(connection) {
-  return load(`connections/${encodeURIComponent(connection)}/alerts`);
+  return loadView(connection, `streams/${encodeURIComponent(id)}`);
 }
 
 // A consumer is called <dag_id>/<task_id> if its task has no other name for it.

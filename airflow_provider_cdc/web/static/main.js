@@ -1,14 +1,24 @@
 // Reads the address, loads the data, and shows one of the views.
 
 import { alertsView } from "./alerts.js";
+import { changeStreamsView } from "./change_streams.js";
 import * as api from "./connection.js";
 import { element, replaceContent } from "./elements.js";
 import { Overview } from "./overview.js";
 import { streamView } from "./stream.js";
+import { targetsView } from "./targets.js";
+import { upsertTablesView } from "./upsert_tables.js";
 import { length, secondsSince, time } from "./words.js";
 
 const REFRESH_MILLISECONDS = 30_000;
 const LATE_SECONDS = 900;
+
+const OTHER_VIEWS = {
+  "upsert-tables": upsertTablesView,
+  "change-streams": changeStreamsView,
+  targets: ({ targets }, connection) => targetsView(targets, connection),
+  alerts: ({ alerts }, connection) => alertsView(alerts, connection),
+};
 
 const view = document.getElementById("view");
 const asOf = document.getElementById("as-of");
@@ -58,10 +68,9 @@ async function showConnections() {
     element("label", { for: "connection" }, "Connection "),
     select,
   );
-  const views = [["streams", "Streams"], ["alerts", "Alerts"]];
   replaceContent(
     document.getElementById("views"),
-    ...views.map(([name, title]) => element("a", {
+    ...api.VIEWS.map(([name, title]) => element("a", {
       href: api.address({ connection: asked.connection, view: name === "streams" ? "" : name }),
       "aria-current": asked.view === name && !asked.stream ? "page" : null,
     }, title)),
@@ -76,16 +85,14 @@ async function show() {
     replaceContent(view, streamView(found, asked.connection));
     return showMoment(found.as_of);
   }
-  if (asked.view === "alerts") {
-    const found = await api.alerts(asked.connection);
-    if (found.problem) return showProblem(found);
-    replaceContent(view, alertsView(found.alerts, asked.connection));
-    return showMoment(found.as_of);
-  }
-  const found = await api.streams(asked.connection);
+  const found = await api.loadView(asked.connection, asked.view);
   if (found.problem) {
     overview = null;
     return showProblem(found);
+  }
+  if (asked.view !== "streams") {
+    replaceContent(view, OTHER_VIEWS[asked.view](found, asked.connection));
+    return showMoment(found.as_of);
   }
   if (overview === null) {
     overview = new Overview(asked.connection);

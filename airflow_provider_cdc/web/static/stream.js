@@ -3,10 +3,10 @@
 import { address, openInAirflow, taskAddress } from "./connection.js";
 import { element } from "./elements.js";
 import { consumer } from "./overview.js";
-import { lagPlot, offsetLine } from "./plots.js";
+import { consumptionPlot, lagPlot, offsetLine } from "./plots.js";
 import { CONDITIONS, bytes, counted, fromNow, lag, length, since, time } from "./words.js";
 
-export function streamView({ line, lags, as_of: asOf }, connection) {
+export function streamView({ line, lags, moves, as_of: asOf }, connection) {
   const now = Date.now();
   const { word, level, meaning } = CONDITIONS[line.condition];
   return element("section", { class: "stream" },
@@ -17,7 +17,9 @@ export function streamView({ line, lags, as_of: asOf }, connection) {
     line.advice && adviceView(line.advice),
     line.consumption && consumptionView(line.consumption, now),
     element("h2", {}, "Lag"),
-    lagPlot(lags, asOf),
+    lagPlot(lags, asOf, line.max_lag_seconds),
+    element("h2", {}, "Consumptions"),
+    consumptionPlot(moves, asOf),
     element("h2", {}, "Offset"),
     line.tables.map((table) => element("section", {},
       element("h3", {}, table.table),
@@ -25,7 +27,9 @@ export function streamView({ line, lags, as_of: asOf }, connection) {
       table.problem && element("p", { class: "problem" }, table.problem),
       offsetLine(table))),
     element("h2", {}, "Facts"),
-    facts(line, now));
+    facts(line, now),
+    element("h2", {}, "History"),
+    historyTable(moves, now));
 }
 
 function adviceView({ text, code }) {
@@ -71,6 +75,29 @@ function consumptionView(open, now) {
       `${open.consumption_id} by `,
       task ? element("a", { href: task, onclick: openInAirflow }, open.consumer) : open.consumer,
       `, begun ${time(open.begun_at)}, ${since(open.begun_at, now)}, ${counted(open.attempts, "attempt")}`));
+}
+
+function historyTable(moves, now) {
+  if (moves.length === 0) return element("p", {}, "No check of the last days found a move.");
+  const rows = [...moves].reverse().map((move) => {
+    const task = taskAddress(move.consumer);
+    const { rows: taken } = move;
+    const cells = [
+      `${time(move.at)}, ${since(move.at, now)}`,
+      move.transition,
+      task ? element("a", { href: task, onclick: openInAirflow }, move.consumer) : move.consumer || "",
+      move.actor,
+      `version ${move.versions.join(", ")}`,
+      taken ? `${taken.inserted} inserted, ${taken.updated} updated, ${taken.deleted} deleted` : "",
+      move.seconds === null ? "" : `${move.seconds.toFixed(1)} s`,
+    ];
+    return element("tr", {}, cells.map((content) => element("td", {}, content)));
+  });
+  return element("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": "History" },
+    element("table", {},
+      element("thead", {}, element("tr", {},
+        ["when", "what", "consumer", "by", "offset", "rows", "took"].map((title) => element("th", { scope: "col" }, title)))),
+      element("tbody", {}, rows)));
 }
 
 function facts(line, now) {

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
 
-from airflow_provider_cdc.engine.catalog import monitoring
+from airflow_provider_cdc.engine.catalog import snapshot_writer
+from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_lines import without_credentials
@@ -131,10 +132,24 @@ def test_monitor_whose_snapshot_fails_sends_its_alerts(
     def refuse(*_: object) -> None:
         raise PermissionError("read only")
 
-    monkeypatch.setattr(monitoring.StatusSnapshots, "save", refuse)
+    monkeypatch.setattr(snapshot_writer.StatusSnapshots, "save", refuse)
     sent = StreamMonitor(str(site.state), clock=lambda: site.now).run({"one": print}, margin=DAY)
     assert [alert.kind for alert in sent] == ["breach"]
     assert "the status snapshot: read only" in caplog.text
+
+
+def test_snapshot_says_what_else_cannot_be_read(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("s")
+
+    def refuse(_: object) -> None:
+        raise PermissionError("forbidden")
+
+    monkeypatch.setattr(ChangeStreamCatalog, "change_stream_lines", refuse)
+    found = site.check()
+    assert found.omitted == ("the change streams: PermissionError: forbidden",)
+    assert [line.name for line in found.lines] == ["s"]
 
 
 def test_damaged_snapshot_is_replaced_by_the_next_run(site: Site) -> None:

@@ -131,7 +131,7 @@ class ConsumerState:
 
         :raises StreamStale: some were removed at the end of the retention period
         """
-        if self._has_lost(stream):
+        if self.has_lost(stream):
             watermark = self.ledger.watermark
             raise StreamStale(
                 f"consumer {self.consumer}",
@@ -142,8 +142,14 @@ class ConsumerState:
                 " retention_period keeps later records longer",
             )
 
-    def _has_lost(self, stream: ChangeStream) -> bool:
+    def has_lost(self, stream: ChangeStream) -> bool:
+        """Whether records that it has not read were removed."""
         return self.ledger.watermark + 1 < stream.expired
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has an end, and has reached it."""
+        return self.end is not None and self.ledger.watermark >= self.end
 
     def read_of(self, stream: ChangeStream, ledger: Ledger, partition: Partition) -> PartitionRead:
         """The read of a partition that was handed out."""
@@ -191,8 +197,8 @@ class ConsumerState:
             stamp_text(watermark),
             len(entries),
             waiting,
-            is_complete=self.end is not None and watermark >= self.end,
-            is_stale=self._has_lost(stream),
+            is_complete=self.is_complete,
+            is_stale=self.has_lost(stream),
         )
 
     def _ready(

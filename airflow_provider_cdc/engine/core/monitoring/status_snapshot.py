@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..model.alerts import Alert
+from .change_stream_lines import ChangeStreamLine
 from .conditions import Condition
+from .upsert_lines import UpsertLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,19 @@ class TableLine:
     commits_behind: int | None
     bytes_behind: int | None
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationLine:
+    """What the last check of a target found. ``verified_through`` is the newest version of the
+    source that a check found the target equal to.
+    """
+
+    target: str
+    verified_through: int | None
+    checked_at: datetime
+    checked_version: int
+    differing_keys: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +90,7 @@ class StreamLine:
     upsert_table: str | None
     change_stream: str | None
     tables: tuple[TableLine, ...]
+    verifications: tuple[VerificationLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +106,13 @@ class StatusSnapshot:
     """What a run of the monitor found.
 
     ``lines`` are sorted by trouble, the worst first. ``alerts`` are the last ones that were sent,
-    the newest first.
+    the newest first. ``omitted`` says what else could not be read.
     """
 
     as_of: datetime
     lines: tuple[StreamLine, ...]
     unchecked: tuple[UncheckedStream, ...]
     alerts: tuple[Alert, ...]
+    upsert_tables: tuple[UpsertLine, ...] = ()
+    change_streams: tuple[ChangeStreamLine, ...] = ()
+    omitted: tuple[str, ...] = ()

@@ -95,6 +95,16 @@ class Registry:
         """Every transition of a stream, oldest first; empty if there is no such stream."""
         return self._records(f"stream_id = {delta_literal(stream_id)}")
 
+    def history_since(self, moment: datetime) -> list[Record]:
+        """The transitions of all streams at ``moment`` or later, in the order of their sequences.
+
+        :param moment: with a time zone
+        """
+        text = moment.astimezone(UTC).isoformat()
+        # A plain timestamp has nanoseconds, and Delta's statistics do not.
+        found = f"""arrow_cast('{text}', 'Timestamp(Microsecond, Some("UTC"))')"""
+        return self._records(f"at >= {found}")
+
     def dropped(self, name: str) -> Stream | None:
         """The stream that was dropped last under ``name`` and was not brought back since.
 

@@ -1,6 +1,6 @@
-"""The newest status snapshot and the short history of lags, in two files of the state folder.
+"""The newest status snapshot, and the lags and moves of the last days, in the state folder.
 
-Both have fixed names, so a reader needs one request for each and lists nothing. Several monitors
+They have fixed names, so a reader needs one request for each and lists nothing. Several monitors
 may write them at once: the last write wins, and each file is complete.
 """
 
@@ -12,6 +12,7 @@ import zlib
 from typing import TypeVar
 
 from ...core.monitoring.lag_history import LagHistory, with_snapshot
+from ...core.monitoring.moves import MoveHistory
 from ...core.monitoring.status_snapshot import StatusSnapshot
 from ..files.stores import Files
 from ..files.uris import join
@@ -31,6 +32,7 @@ class StatusSnapshots:
     def __init__(self, state: str, files: Files) -> None:
         self._newest = join(state, "status", "newest.json.gz")
         self._history = join(state, "status", "lags.json.gz")
+        self._moves = join(state, "status", "moves.json.gz")
         self._files = files
 
     def save(self, snapshot: StatusSnapshot) -> None:
@@ -46,6 +48,14 @@ class StatusSnapshots:
     def history(self) -> LagHistory:
         """The lags of the last days; empty if no monitor has written them."""
         return self._read(self._history, LagHistory) or LagHistory()
+
+    def save_moves(self, moves: MoveHistory) -> None:
+        """Replace the moves."""
+        self._files.write(self._moves, gzip.compress(stored(moves)))
+
+    def moves(self) -> MoveHistory:
+        """The moves of the last days; empty if no monitor has written them."""
+        return self._read(self._moves, MoveHistory) or MoveHistory()
 
     def _read(self, file: str, kind: type[_Kind]) -> _Kind | None:
         try:
