@@ -1,4 +1,5 @@
-"""``airflow cdc``: show the streams, change streams and upsert tables of a connection.
+"""``airflow cdc``: show the streams, change streams and upsert tables of a connection, and move
+streams.
 
 Every ``airflow`` command imports this module, so it must import quickly.
 """
@@ -8,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand, lazy_load_command
+from airflow.cli.cli_config import (
+    ARG_OUTPUT,
+    ARG_YES,
+    ActionCommand,
+    Arg,
+    GroupCommand,
+    lazy_load_command,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -16,7 +24,19 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.hooks.connection import CdcConnection
 
 _TABLE = "table"
+_LEAST_SECONDS = 0.5
+
+
+def _seconds(text: str) -> float:
+    found = float(text)
+    if not found >= _LEAST_SECONDS:
+        raise ValueError(f"expected at least {_LEAST_SECONDS}, found {text}")
+    return found
+
+
 _NAME = Arg(("name",), nargs="?", default=None, help="one stream; all of them by default")  # type: ignore[no-untyped-call]
+_STREAM = Arg(("name",), help="the stream")  # type: ignore[no-untyped-call]
+_EVERY = Arg(("--every",), type=_seconds, default=5.0, help="seconds between two refreshes")  # type: ignore[no-untyped-call]
 _CONN_ID = Arg(("--conn-id",), default="cdc_default", help="a connection of type cdc")  # type: ignore[no-untyped-call]
 
 
@@ -43,7 +63,35 @@ def get_commands() -> list[GroupCommand]:
         func=lazy_load_command(f"{__name__}.upsert_tables"),
         args=(_CONN_ID, ARG_OUTPUT),
     )
-    commands = (streams, change_streams, upsert_tables)
+    watch = ActionCommand(
+        name="watch",
+        help="Show streams, and refresh them in place",
+        description="Show the streams of a connection again and again until Ctrl-C; needs no JVM.",
+        func=lazy_load_command(f"{__name__}.watch"),
+        args=(_CONN_ID, _EVERY),
+    )
+    history = ActionCommand(
+        name="history",
+        help="Show who moved a stream",
+        description="Show when, by whom and to which version a stream was moved; needs no JVM.",
+        func=lazy_load_command(f"{__name__}.history"),
+        args=(_STREAM, _CONN_ID, ARG_OUTPUT),
+    )
+    advance = ActionCommand(
+        name="advance",
+        help="Move a stream to the end of its source",
+        description="Skip the changes that wait: no target gets them; needs no JVM.",
+        func=lazy_load_command(f"{__name__}.advance"),
+        args=(_STREAM, _CONN_ID, ARG_YES),
+    )
+    drop = ActionCommand(
+        name="drop",
+        help="Drop a stream",
+        description="Drop a stream; its source and its targets stay unchanged; needs no JVM.",
+        func=lazy_load_command(f"{__name__}.drop"),
+        args=(_STREAM, _CONN_ID, ARG_YES),
+    )
+    commands = (streams, watch, history, advance, drop, change_streams, upsert_tables)
     return [GroupCommand("cdc", help="Change data capture for Delta Lake", subcommands=commands)]
 
 
@@ -59,6 +107,55 @@ def streams(args: Namespace) -> None:
         print_described(lines[0])
     else:
         print_table(STREAMS, lines)
+
+
+def watch(args: Namespace) -> None:
+    """Show the streams of a connection again and again; see :func:`get_commands`."""
+    from .lines import stream_lines  # noqa: PLC0415
+    from .text_tables import STREAMS  # noqa: PLC0415
+    from .text_tables import watch as refresh_table  # noqa: PLC0415
+
+    refresh_table(
+        STREAMS,
+        lambda: _lines(args.conn_id, lambda settings: stream_lines(settings.catalog(), None)),
+        args.every,
+    )
+
+
+def history(args: Namespace) -> None:
+    """Print the moves of a stream; see :func:`get_commands`."""
+    from .lines import history_lines  # noqa: PLC0415
+    from .text_tables import HISTORY, print_table  # noqa: PLC0415
+
+    lines = _lines(args.conn_id, lambda settings: history_lines(settings.catalog(), args.name))
+    if args.output == _TABLE:
+        print_table(HISTORY, lines)
+    else:
+        _print(lines, args.output)
+
+
+def advance(args: Namespace) -> None:
+    """Advance a stream; see :func:`get_commands`."""
+    _act("advance", args)
+
+
+def drop(args: Namespace) -> None:
+    """Drop a stream; see :func:`get_commands`."""
+    _act("drop", args)
+
+
+def _act(act: str, args: Namespace) -> None:
+    """Do an act to a stream, after a confirmation, and print what it did."""
+    import json  # noqa: PLC0415
+
+    from .lines import moved_line  # noqa: PLC0415
+
+    if not args.yes and input(f"{act} stream {args.name}? [y/N] ").strip().lower() != "y":
+        raise SystemExit("Nothing was done.")
+    (line,) = _lines(
+        args.conn_id, lambda settings: [moved_line(settings.catalog(), act, args.name)]
+    )
+    print(json.dumps(line))
 
 
 def change_streams(args: Namespace) -> None:

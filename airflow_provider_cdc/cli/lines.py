@@ -10,6 +10,8 @@ from typing import Any
 from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.show_streams import shown
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
+from airflow_provider_cdc.engine.core.monitoring.moves import move_of
 from airflow_provider_cdc.engine.core.upserts.job_records import Usage
 
 from .text_tables import bar
@@ -24,6 +26,41 @@ def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any
     return [
         {column: _plain(value) for column, value in shown(status).items()} for status in statuses
     ]
+
+
+def history_lines(catalog: StreamCatalog, name: str) -> list[dict[str, Any]]:
+    """Return a line for each move of a stream, as in JSON, the newest first. Times are in ISO 8601.
+
+    :raises StreamNotFound: there is no stream of that name
+    """
+    found = []
+    for record in reversed(catalog.stream_history(name)):
+        if isinstance(record.stream, UnreadableStream):
+            continue
+        move = move_of(record.stream, record.transition, record.at, record.actor)
+        if move is not None:
+            found.append({column: _plain(value) for column, value in asdict(move).items()})
+    return found
+
+
+def moved_line(catalog: StreamCatalog, act: str, name: str) -> dict[str, Any]:
+    """Advance or drop a stream, and return what it did, as in JSON.
+
+    :param act: ``advance`` or ``drop``
+    :raises StreamNotFound: there is no stream of that name
+    :raises StreamConflict: a consumption of it is open
+    :raises StreamAccessDenied: the principal may not do that
+    """
+    before = catalog.get_stream(name)
+    found = {"stream": before.name, "did": act}
+    if act == "drop":
+        catalog.drop_stream(name)
+        return found
+    after = catalog.advance_stream(name)
+    return found | {
+        "from": [base.offset.version for base in before.bases],
+        "to": [base.offset.version for base in after.bases],
+    }
 
 
 def upsert_lines(catalog: StreamCatalog) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
-"""``python -m airflow_provider_cdc``: show streams, change streams and upsert tables without
-Airflow or a JVM.
+"""``python -m airflow_provider_cdc``: show streams, change streams and upsert tables, and move
+streams, without Airflow or a JVM.
 """
 
 from __future__ import annotations
@@ -19,9 +19,18 @@ from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.core.upserts.job_records import usage as used
 from airflow_provider_cdc.engine.storage.state.job_history import JobHistory
 
-from .lines import change_stream_lines, checked, stream_lines, upsert_lines, usage_lines
+from .lines import (
+    change_stream_lines,
+    checked,
+    history_lines,
+    moved_line,
+    stream_lines,
+    upsert_lines,
+    usage_lines,
+)
 from .text_tables import (
     CHANGE_STREAMS,
+    HISTORY,
     STREAMS,
     UPSERT_TABLES,
     USAGE,
@@ -29,6 +38,7 @@ from .text_tables import (
     print_described,
     print_table,
 )
+from .text_tables import watch as refresh_table
 
 app = typer.Typer(
     help="Change data capture for Delta Lake tables.",
@@ -49,6 +59,12 @@ StorageOptions = Annotated[
         help="JSON object of the store's options; set in the environment, as it may hold secrets.",
     ),
 ]
+
+
+Principal = Annotated[
+    str | None, typer.Option(help="Who does it; by default the user of this process.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class Output(StrEnum):
@@ -76,6 +92,56 @@ def streams(
         print_described(lines[0])
     else:
         _print(output, STREAMS, lines)
+
+
+@app.command()
+def watch(
+    state: State,
+    every: Annotated[float, typer.Option(min=0.5, help="Seconds between two refreshes.")] = 5.0,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Show streams, and refresh them in place until Ctrl-C."""
+    refresh_table(
+        STREAMS,
+        lambda: _lines(state, storage_options, lambda catalog: stream_lines(catalog, None)),
+        every,
+    )
+
+
+@app.command()
+def history(
+    state: State,
+    name: Annotated[str, typer.Argument(help="The stream.")],
+    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Show who moved a stream, when, to which version, and how many rows were consumed."""
+    found = _lines(state, storage_options, lambda catalog: history_lines(catalog, name))
+    _print(output, HISTORY, found)
+
+
+@app.command()
+def advance(
+    state: State,
+    name: Annotated[str, typer.Argument(help="The stream.")],
+    principal: Principal = None,
+    yes: Yes = False,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Move a stream to the end of its source. No target gets the changes that wait."""
+    _act("advance", state, storage_options, name, principal, is_confirmed=yes)
+
+
+@app.command()
+def drop(
+    state: State,
+    name: Annotated[str, typer.Argument(help="The stream.")],
+    principal: Principal = None,
+    yes: Yes = False,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Drop a stream. Its source and its targets stay unchanged."""
+    _act("drop", state, storage_options, name, principal, is_confirmed=yes)
 
 
 @app.command()
@@ -131,6 +197,27 @@ def _lines(
     try:
         catalog = StreamCatalog(state, storage_options=_options(storage_options))
         return checked(catalog, query(catalog))
+    except CdcError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def _act(
+    act: str,
+    state: str,
+    storage_options: str,
+    name: str,
+    principal: str | None,
+    *,
+    is_confirmed: bool,
+) -> None:
+    """Do an act to a stream, after a confirmation, and print what it did."""
+    if not is_confirmed:
+        typer.confirm(f"{act} stream {name}?", abort=True)
+    try:
+        options = _options(storage_options)
+        catalog = StreamCatalog(state, storage_options=options, principal=principal)
+        typer.echo(json.dumps(moved_line(catalog, act, name)))
     except CdcError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.filesize import decimal
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
+
+from airflow_provider_cdc.engine.clock import utc_now
 
 WIDTH = 80
 """The width of a table, in characters. On a narrower terminal, a table has its width."""
@@ -74,6 +80,16 @@ CHANGE_STREAMS = (
 )
 """The columns that show how far a change stream and its consumers are."""
 
+HISTORY = (
+    Column("when\n(UTC)", lambda line: moment(line["at"])),
+    Column("what", lambda line: line["transition"]),
+    Column("offset", lambda line: ", ".join(map(str, line["versions"])), is_number=True),
+    Column("inserted/updated/\ndeleted", lambda line: _rows(line["rows"]), is_number=True),
+    Column("consumer", lambda line: text(line["consumer"]), folds=True),
+    Column("by", lambda line: line["actor"], folds=True),
+)
+"""The columns that show who moved a stream, and how many rows were consumed."""
+
 UPSERT_TABLES = (
     Column("name", lambda line: line["name"], folds=True),
     Column("max\nstaleness", lambda line: text(line["max_staleness"]), folds=True),
@@ -100,6 +116,11 @@ _DESCRIBED = (
 )
 
 
+def _rows(found: Line | None) -> str:
+    counts = [] if found is None else [found["inserted"], found["updated"], found["deleted"]]
+    return "/".join(map(str, counts))
+
+
 def _consumers(found: Sequence[Line]) -> str:
     return "\n".join(
         f"{each['consumer']} {moment(each['watermark'])}{' stale' if each['is_stale'] else ''}"
@@ -118,7 +139,8 @@ def print_table(columns: Sequence[Column], lines: Sequence[Line]) -> None:
     _print(columns, lines, has_header=True)
 
 
-def _print(columns: Sequence[Column], lines: Sequence[Line], *, has_header: bool) -> None:
+def table_of(columns: Sequence[Column], lines: Sequence[Line], *, has_header: bool = True) -> Table:
+    """Return the table of ``lines``, with a line of text for each, or several if a column folds."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=has_header)
     for column in columns:
         table.add_column(
@@ -129,7 +151,29 @@ def _print(columns: Sequence[Column], lines: Sequence[Line], *, has_header: bool
         )
     for line in lines:
         table.add_row(*(column.cell(line) for column in columns))
+    return table
+
+
+def console() -> Console:
+    """Return a console whose width fits the tables."""
     # Names may have square brackets, which rich would read as markup. Numbers need no colour.
-    console = Console(markup=False, highlight=False)
-    console.width = min(console.width, WIDTH) if sys.stdout.isatty() else WIDTH
-    console.print(table)
+    found = Console(markup=False, highlight=False)
+    found.width = min(found.width, WIDTH) if sys.stdout.isatty() else WIDTH
+    return found
+
+
+def watch(columns: Sequence[Column], query: Callable[[], Sequence[Line]], every: float) -> None:
+    """Show the table of what ``query`` returns, and refresh it in place until Ctrl-C.
+
+    :param every: the seconds between two refreshes
+    """
+    with suppress(KeyboardInterrupt), Live(console=console(), auto_refresh=False) as live:
+        while True:
+            lines = query()
+            note = f"{utc_now():%Y-%m-%d %H:%M:%S} UTC, every {every:g} s; Ctrl-C ends it"
+            live.update(Group(table_of(columns, lines), Text(note)), refresh=True)
+            time.sleep(every)
+
+
+def _print(columns: Sequence[Column], lines: Sequence[Line], *, has_header: bool) -> None:
+    console().print(table_of(columns, lines, has_header=has_header))

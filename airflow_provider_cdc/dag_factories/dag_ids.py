@@ -1,8 +1,9 @@
-"""The ids of the DAGs of a connection."""
+"""The ids of the DAGs of a connection, and the actions that have a DAG."""
 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from hashlib import sha256
 
 from airflow_provider_cdc.hooks import DEFAULT_CONN_ID
@@ -22,6 +23,21 @@ def dag_id_of(name: str, conn_id: str) -> str:
     # A changed id may equal the id of another connection.
     end = "" if label == conn_id else f"-{digest_of(conn_id)}"
     return f"{name}-{label}{end}"
+
+
+class StreamAction(StrEnum):
+    """What an operator can do to a stream by hand."""
+
+    ADVANCE = "advance"
+    REWIND = "rewind"
+    ABORT = "abort"
+    RECOVER = "recover"
+    MAINTAIN = "maintain"
+
+
+def action_dag_id(action: StreamAction, conn_id: str) -> str:
+    """Return the id of the DAG that does ``action`` to a stream of a connection."""
+    return f"{dag_id_of('stream_actions', conn_id)}.{action.value}"
 
 
 def digest_of(name: str) -> str:

@@ -58,3 +58,28 @@ class Problem:
             f"The last check found no stream {stream}.",
             "It was dropped or renamed, or was created after the last check.",
         )
+
+    @classmethod
+    def no_action_dag(cls, dag_id: str, conn_id: str) -> Problem:
+        """The DAG that does an action is missing."""
+        return cls(
+            409,
+            f"There is no DAG {dag_id}.",
+            "Put this into a file of DAGs: stream_actions() from"
+            f" airflow_provider_cdc.dag_factories.actions, with conn_id={conn_id!r}.",
+        )
+
+    @classmethod
+    def paused(cls, dag_id: str) -> Problem:
+        """The DAG that does an action would not run."""
+        return cls(409, f"DAG {dag_id} is paused.", "Unpause it, then try again.")
+
+    @classmethod
+    def wrong_fields(cls, action: str) -> Problem:
+        """The body of a request has not the fields of its action."""
+        return cls(
+            422,
+            f"The request for {action} does not have the fields of this action.",
+            "Give version for rewind, keep for abort, target and key for recover, and only stream"
+            " for advance and maintain.",
+        )

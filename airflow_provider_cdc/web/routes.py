@@ -9,9 +9,17 @@ from typing import Annotated
 
 import msgspec
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
-from airflow.api_fastapi.core_api.security import requires_access_view
-from fastapi import APIRouter, Depends, HTTPException, Path, Response
+from airflow.api_fastapi.core_api.security import (
+    GetUserDep,
+    requires_access_connection,
+    requires_access_view,
+)
+from airflow.api_fastapi.logging.decorators import action_logging
+from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
 
+from airflow_provider_cdc.dag_factories.dag_ids import StreamAction, action_dag_id
+
+from .actions import ActionRequest, may_run, possible_actions, start
 from .connections import cdc_connections
 from .problems import Problem
 from .snapshots import lags_of, moves_of, snapshot_of
@@ -24,6 +32,7 @@ _CONTENT_TYPES = {
     "overview.js": "text/javascript; charset=utf-8",
     "plots.js": "text/javascript; charset=utf-8",
     "stream.js": "text/javascript; charset=utf-8",
+    "actions.js": "text/javascript; charset=utf-8",
     "alerts.js": "text/javascript; charset=utf-8",
     "change_streams.js": "text/javascript; charset=utf-8",
     "targets.js": "text/javascript; charset=utf-8",
@@ -34,6 +43,13 @@ _CONTENT_TYPES = {
 router = APIRouter(dependencies=[Depends(requires_access_view(AccessView.PLUGINS))])
 
 ConnectionId = Annotated[str, Path(max_length=250)]
+
+
+def _only_json(request: Request) -> None:
+    """Refuse a body of another type: a form of a foreign page can send one with the cookies."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "expected a body of type application/json")
 
 
 @router.get("/")
@@ -66,8 +82,10 @@ def streams(connection_id: ConnectionId) -> Response:
 
 
 @router.get("/api/connections/{connection_id}/streams/{stream:path}")
-def stream(connection_id: ConnectionId, stream: str) -> Response:
-    """One stream, by its id or its name, with its lags and its moves over the last days."""
+def stream(connection_id: ConnectionId, stream: str, user: GetUserDep) -> Response:
+    """One stream, by its id or its name, with its lags and its moves over the last days, and what
+    the user may do.
+    """
     found = snapshot_of(connection_id)
     if isinstance(found, Problem):
         return _json(found, found.status)
@@ -77,7 +95,9 @@ def stream(connection_id: ConnectionId, stream: str) -> Response:
         return _json(missing, missing.status)
     lags = lags_of(connection_id, [line.stream_id]).get(line.stream_id, ())
     moves = moves_of(connection_id, line.stream_id)
-    return _json({"as_of": found.as_of, "line": line, "lags": lags, "moves": moves})
+    actions = possible_actions(user, connection_id)
+    content = {"as_of": found.as_of, "line": line, "lags": lags}
+    return _json(content | {"moves": moves, "actions": actions})
 
 
 @router.get("/api/connections/{connection_id}/upsert-tables")
@@ -123,6 +143,29 @@ def alerts(connection_id: ConnectionId) -> Response:
         return _json(found, found.status)
     sent = [{**msgspec.to_builtins(alert), "sentence": alert.sentence} for alert in found.alerts]
     return _json({"as_of": found.as_of, "alerts": sent})
+
+
+@router.post(
+    "/api/connections/{connection_id}/actions/{action}",
+    # In this order: the audit log has only what was permitted.
+    dependencies=[
+        Depends(requires_access_connection("PUT")),
+        Depends(_only_json),
+        Depends(action_logging(event="cdc_stream_action")),
+    ],
+)
+def act(
+    connection_id: ConnectionId, action: StreamAction, body: ActionRequest, user: GetUserDep
+) -> Response:
+    """Start the run of the DAG that does an action to a stream."""
+    if not may_run(user, action_dag_id(action, connection_id)):
+        raise HTTPException(403, "Forbidden")
+    conf = body.conf_of(action)
+    if conf is None:
+        wrong = Problem.wrong_fields(action.value)
+        return _json(wrong, wrong.status)
+    found = start(action, connection_id, conf, user)
+    return _json(found, found.status if isinstance(found, Problem) else 201)
 
 
 def _static(name: str) -> bytes:

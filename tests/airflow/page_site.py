@@ -50,6 +50,7 @@ class PageSite:
         self.add("late", HOSTILE, has_data=True, max_lag=timedelta(minutes=1))
         self.add("waiting", has_data=True)
         self.add("current")
+        self.add("quiet")
         self.add("at_risk", has_data=True, age=6.5 * timedelta(days=1))
         self.add("broken")
         (self.root / "broken/_delta_log" / f"{0:020d}.json").unlink()

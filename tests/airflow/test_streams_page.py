@@ -15,9 +15,17 @@ from airflow_fixtures import JWT_SECRET, UNREACHABLE_SECRET
 from fastapi.routing import APIRoute
 from page_site import HOSTILE, PageSite
 
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.web.application import new_application
 
-PARTS = {"name": "main.js", "connection_id": "cdc_page", "stream:path": "late"}
+PARTS = {
+    "name": "main.js",
+    "connection_id": "cdc_page",
+    "stream:path": "late",
+    "action": "advance",
+}
+JSON = "application/json"
+ACTIONS = "/api/connections/cdc_page/actions"
 NOBODY, VIEWER, ADMIN = None, "VIEWER", "ADMIN"
 
 
@@ -49,7 +57,17 @@ def token(server, role: str | None) -> str:
 
 
 def get(server, path: str, role: str | None = ADMIN, *, has_token: bool = True) -> Answer:
-    request = urllib.request.Request(f"{server.url}/cdc{path}")
+    return ask(server, urllib.request.Request(f"{server.url}/cdc{path}"), role, has_token)
+
+
+def post(server, path: str, body, role: str | None = ADMIN, *, has_token=True, kind=JSON) -> Answer:
+    request = urllib.request.Request(f"{server.url}/cdc{path}", method="POST")
+    request.data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request.add_header("Content-Type", kind)
+    return ask(server, request, role, has_token)
+
+
+def ask(server, request, role: str | None, has_token: bool) -> Answer:
     if has_token:
         request.add_header("Cookie", f"_token={token(server, role)}")
     try:
@@ -59,23 +77,88 @@ def get(server, path: str, role: str | None = ADMIN, *, has_token: bool = True) 
         return Answer(error.code, error.headers, error.read())
 
 
-def paths() -> list[str]:
-    """A path of each route of the application."""
-    routes = new_application().routes
+def paths(method: str) -> list[str]:
+    """A path of each route of the application for a method."""
     found = []
-    for route in routes:
+    for route in new_application().routes:
         # Another kind of route, such as a mount, would not have the router's authorisation.
         assert isinstance(route, APIRoute)
-        assert route.methods == {"GET"}
+        assert route.methods in ({"GET"}, {"POST"})
         path = route.path
         for name, value in PARTS.items():
             path = path.replace(f"{{{name}}}", value)
         assert "{" not in path
-        found.append(path)
+        if method in route.methods:
+            found.append(path)
     return found
 
 
-@pytest.mark.parametrize("path", paths())
+@pytest.mark.parametrize("path", paths("POST"))
+def test_changing_route_answers_only_users_who_may_change_the_connection(page, path) -> None:
+    body = {"stream": "quiet"}
+    assert post(page, path, body, has_token=False).status == 401
+    assert post(page, path, body, NOBODY).status == 403
+    # Viewers see plugins, users start DAGs, and both may not change a connection.
+    assert post(page, path, body, VIEWER).status == 403
+    assert post(page, path, body, "USER").status == 403
+    page.wait_dag("stream_actions-cdc_page.advance")
+    assert post(page, path, body, ADMIN).status == 201
+    assert get(page, path).status == 405
+
+
+def test_action_starts_a_run_that_does_it_and_is_in_the_audit_log(
+    page, page_site: PageSite
+) -> None:
+    page.wait_dag("stream_actions-cdc_page.advance")
+    catalog = StreamCatalog(str(page_site.state))
+    assert catalog.get_stream("waiting").offset.version == 0
+    started = post(page, f"{ACTIONS}/advance", {"stream": "waiting"})
+    assert started.status == 201
+    page.wait_success(started.json["dag_id"], started.json["run_id"])
+    assert catalog.get_stream("waiting").offset.version == 1
+    log = page.api("GET", "/eventLogs?event=cdc_stream_action&order_by=-event_log_id")
+    entry = log["event_logs"][0]
+    assert entry["owner"] == "admin"
+    assert json.loads(entry["extra"]) == {
+        "connection_id": "cdc_page",
+        "action": "advance",
+        "stream": "waiting",
+        "method": "POST",
+    }
+    found = get(page, "/api/connections/cdc_page/streams/late").json["actions"]
+    assert found == ["advance", "rewind", "abort", "recover", "maintain"]
+    assert get(page, "/api/connections/cdc_page/streams/late", VIEWER).json["actions"] == []
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "kind", "status"),
+    [
+        ("advance", {"stream": "late"}, "text/plain", 415),
+        ("advance", b"stream=late", "application/x-www-form-urlencoded", 415),
+        ("advance", b"{", JSON, 422),
+        ("advance", {}, JSON, 422),
+        ("advance", {"stream": "late", "version": 1}, JSON, 422),
+        ("advance", {"stream": "late", "other": 1}, JSON, 422),
+        ("rewind", {"stream": "late"}, JSON, 422),
+        ("rewind", {"stream": "late", "version": -1}, JSON, 422),
+        ("rewind", {"stream": "late", "version": "1"}, JSON, 422),
+        ("recover", {"stream": "late", "target": "t", "key": []}, JSON, 422),
+        ("drop", {"stream": "late"}, JSON, 422),
+    ],
+)
+def test_wrong_request_for_an_action_is_refused(page, action, body, kind, status) -> None:
+    assert post(page, f"{ACTIONS}/{action}", body, kind=kind).status == status
+
+
+def test_action_without_its_dag_says_how_to_make_it(page) -> None:
+    path = "/api/connections/cdc_unwatched/actions/advance"
+    answer = post(page, path, {"stream": "s"})
+    assert answer.status == 409
+    assert answer.json["problem"] == "There is no DAG stream_actions-cdc_unwatched.advance."
+    assert "stream_actions()" in answer.json["fix"]
+
+
+@pytest.mark.parametrize("path", paths("GET"))
 def test_route_answers_only_users_with_the_right(page, path) -> None:
     assert get(page, path, has_token=False).status == 401
     assert get(page, path, NOBODY).status == 403

@@ -27,19 +27,21 @@ export function address(parts) {
   return `?${query}`;
 }
 
-export async function load(path) {
+export async function load(path, options = {}) {
   let answer;
   try {
-    answer = await fetch(`${PATH}api/${path}`, { credentials: "same-origin" });
+    answer = await fetch(`${PATH}api/${path}`, { credentials: "same-origin", ...options });
   } catch (error) {
     return failure("The API server does not answer.", "Check the network, then refresh.");
   }
   if (answer.status === 401) return failure("Your session has ended.", "Log in to Airflow again.");
   if (answer.status === 403) {
-    return failure("You may not see this page.", "Ask for the right to see plugins.");
+    return failure("You do not have the right to do this.", "Ask for the right to see plugins, or to change the connection.");
   }
   try {
-    return await answer.json();
+    const found = await answer.json();
+    if (answer.ok || found.problem) return found;
+    return failure(`The request was refused (${answer.status}).`, "Check what you entered.");
   } catch (error) {
     return failure(`The API server failed (${answer.status}).`, "Look into its log.");
   }
@@ -56,6 +58,18 @@ export async function loadView(connection, view) {
 
 export async function stream(connection, id) {
   return loadView(connection, `streams/${encodeURIComponent(id)}`);
+}
+
+export async function act(connection, action, body) {
+  return load(`connections/${encodeURIComponent(connection)}/actions/${action}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+}
+
+export function runAddress(dag, run) {
+  return `${AIRFLOW}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`;
 }
 
 // A consumer is called <dag_id>/<task_id> if its task has no other name for it.

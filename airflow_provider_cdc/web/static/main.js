@@ -109,7 +109,8 @@ async function begin() {
   await show();
   document.getElementById("refresh").addEventListener("click", show);
   window.setInterval(() => {
-    if (document.visibilityState === "visible") show();
+    // A refresh would close a dialog.
+    if (document.visibilityState === "visible" && !document.querySelector("dialog[open]")) show();
   }, REFRESH_MILLISECONDS);
 }
 

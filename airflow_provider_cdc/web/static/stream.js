@@ -1,12 +1,13 @@
 // One stream: its condition and what to do, its lag over time, and its offset on each source.
 
+import { actionsView } from "./actions.js";
 import { address, openInAirflow, taskAddress } from "./connection.js";
 import { element } from "./elements.js";
 import { consumer } from "./overview.js";
 import { consumptionPlot, lagPlot, offsetLine } from "./plots.js";
 import { CONDITIONS, bytes, counted, fromNow, lag, length, since, time } from "./words.js";
 
-export function streamView({ line, lags, moves, as_of: asOf }, connection) {
+export function streamView({ line, lags, moves, actions, as_of: asOf }, connection) {
   const now = Date.now();
   const { word, level, meaning } = CONDITIONS[line.condition];
   return element("section", { class: "stream" },
@@ -16,6 +17,7 @@ export function streamView({ line, lags, moves, as_of: asOf }, connection) {
     line.problem && element("p", { class: "reason" }, line.problem),
     line.advice && adviceView(line.advice),
     line.consumption && consumptionView(line.consumption, now),
+    actionsView(actions, line, connection),
     element("h2", {}, "Lag"),
     lagPlot(lags, asOf, line.max_lag_seconds),
     element("h2", {}, "Consumptions"),

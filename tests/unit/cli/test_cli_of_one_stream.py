@@ -1,0 +1,95 @@
+"""The commands for one stream: its history, its advance and its drop, and the watch of all."""
+
+from __future__ import annotations
+
+import json
+import time
+from getpass import getuser
+from pathlib import Path
+
+import pytest
+from streams import add_file, quiet_stream
+from typer.testing import CliRunner
+
+from airflow_provider_cdc.cli.terminal import app
+from airflow_provider_cdc.cli.text_tables import WIDTH
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.clock import utc_now
+
+
+@pytest.fixture
+def catalog(state: str, tmp_path: Path) -> StreamCatalog:
+    quiet_stream(Path(state), tmp_path / "t", "orders", utc_now())
+    add_file(tmp_path / "t", 1, utc_now())
+    return StreamCatalog(state, principal="somebody")
+
+
+def run(state: str, *arguments: str, answer: str | None = None) -> tuple[int, str, str]:
+    found = CliRunner().invoke(app, [*arguments, "--state", state], input=answer)
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_history_shows_who_moved_a_stream(catalog: StreamCatalog, state: str) -> None:
+    catalog.advance_stream("orders")
+    code, printed, _ = run(state, "history", "orders", "-o", "json")
+    lines = json.loads(printed)
+    assert code == 0
+    assert [(line["transition"], line["actor"], line["versions"]) for line in lines] == [
+        ("advanced", "somebody", [1]),
+        ("created", "tests", [0]),
+    ]
+    _, printed, _ = run(state, "history", "orders")
+    assert "advanced" in printed
+    assert max(map(len, printed.splitlines())) <= WIDTH
+
+
+def test_advance_asks_and_then_moves_the_stream(catalog: StreamCatalog, state: str) -> None:
+    command = ("advance", "orders", "--principal", "somebody")
+    code, _, _ = run(state, *command, answer="n\n")
+    assert code == 1
+    assert catalog.get_stream("orders").offset.version == 0
+    code, printed, _ = run(state, *command, "--yes")
+    assert code == 0
+    assert json.loads(printed) == {"stream": "orders", "did": "advance", "from": [0], "to": [1]}
+    assert catalog.get_stream("orders").offset.version == 1
+
+
+def test_drop_removes_the_stream_for_its_owner_only(catalog: StreamCatalog, state: str) -> None:
+    # Without a list of readers, every principal may drop it.
+    catalog.alter_stream("orders", readers=["reader"])
+    code, _, error = run(state, "drop", "orders", "--yes", "--principal", "stranger")
+    assert code == 1
+    assert "stranger" in error
+    code, _, _ = run(state, "drop", "orders", "--yes", "--principal", "somebody")
+    assert code == 0
+    assert catalog.list_streams() == []
+
+
+@pytest.mark.parametrize("command", ["history", "advance", "drop"])
+def test_command_for_a_missing_stream_says_so(
+    catalog: StreamCatalog, state: str, command: str
+) -> None:
+    arguments = [] if command == "history" else ["--yes"]
+    code, _, error = run(state, command, "order", *arguments)
+    assert code == 1
+    assert "stream order: does not exist" in error
+    assert getuser() not in error
+
+
+def test_watch_refreshes_until_it_is_interrupted(
+    catalog: StreamCatalog, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            catalog.rename_stream("orders", "renamed")
+            return
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    code, printed, _ = run(state, "watch", "--every", "2")
+    assert code == 0
+    assert waits == [2, 2]
+    assert "renamed" in printed
