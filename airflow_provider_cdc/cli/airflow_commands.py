@@ -6,7 +6,7 @@ Every ``airflow`` command imports this module, so it must import quickly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.cli.cli_config import (
@@ -91,7 +91,15 @@ def get_commands() -> list[GroupCommand]:
         func=lazy_load_command(f"{__name__}.drop"),
         args=(_STREAM, _CONN_ID, ARG_YES),
     )
-    commands = (streams, watch, history, advance, drop, change_streams, upsert_tables)
+    doctor = ActionCommand(
+        name="doctor",
+        help="Check what jobs and monitors need",
+        description="Check Java, Spark, Delta, the connections, the state folder, the sources and"
+        " the monitor, one line each, with what to do. Run it where workers run.",
+        func=lazy_load_command(f"{__name__}.doctor"),
+        args=(_CONN_ID,),
+    )
+    commands = (doctor, streams, watch, history, advance, drop, change_streams, upsert_tables)
     return [GroupCommand("cdc", help="Change data capture for Delta Lake", subcommands=commands)]
 
 
@@ -107,6 +115,46 @@ def streams(args: Namespace) -> None:
         print_described(lines[0])
     else:
         print_table(STREAMS, lines)
+
+
+def doctor(args: Namespace) -> None:
+    """Print what was checked; see :func:`get_commands`."""
+    from airflow.models.connection import Connection  # noqa: PLC0415
+    from airflow.sdk.exceptions import AirflowNotFoundException  # noqa: PLC0415
+
+    from airflow_provider_cdc.engine.core.errors import CdcError  # noqa: PLC0415
+    from airflow_provider_cdc.hooks.connection import CdcConnection  # noqa: PLC0415
+
+    from .doctor import Finding, findings, on_this_machine  # noqa: PLC0415
+
+    def connections() -> Iterator[Finding]:
+        name = f"connection {args.conn_id}"
+        try:
+            extra = Connection.get_connection_from_secrets(args.conn_id).extra_dejson
+            settings = CdcConnection.from_extra(args.conn_id, extra)
+        except AirflowNotFoundException:
+            yield Finding(name, "does not exist", "create a connection of type cdc")
+            yield from on_this_machine()
+            return
+        except CdcError as error:
+            yield Finding(name, error.problem, error.fix)
+            yield from on_this_machine()
+            return
+        yield Finding(name, f"state folder {settings.state}")
+        name = f"connection {settings.spark_conn_id}"
+        try:
+            spark = Connection.get_connection_from_secrets(settings.spark_conn_id)
+        except AirflowNotFoundException:
+            yield Finding(name, "does not exist", "create it, or correct spark_conn_id")
+        else:
+            yield Finding(name, f"type {spark.conn_type}, host {spark.host}")
+        yield from findings(settings.state, settings.store_options)
+
+    is_well = True
+    for found in connections():
+        print(found.line)
+        is_well &= found.fix is None
+    raise SystemExit(0 if is_well else 1)
 
 
 def watch(args: Namespace) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.core.upserts.job_records import usage as used
 from airflow_provider_cdc.engine.storage.state.job_history import JobHistory
 
+from .doctor import findings
 from .lines import (
     change_stream_lines,
     checked,
@@ -106,6 +107,20 @@ def watch(
         lambda: _lines(state, storage_options, lambda catalog: stream_lines(catalog, None)),
         every,
     )
+
+
+@app.command()
+def doctor(state: State, storage_options: StorageOptions = "{}") -> None:
+    """Check Java, Spark, Delta, the state folder, the sources and the monitor."""
+    is_well = True
+    try:
+        for found in findings(state, _options(storage_options)):
+            typer.echo(found.line)
+            is_well &= found.fix is None
+    except CdcError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    raise typer.Exit(0 if is_well else 1)
 
 
 @app.command()

@@ -1,0 +1,170 @@
+"""``doctor``: checks what jobs and monitors need, one line each, with what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.errors import CdcError
+from airflow_provider_cdc.engine.core.figures import counted, length_text
+from airflow_provider_cdc.engine.core.requirements import DELTA, JAVA, SPARK, check_version
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.files.uris import join
+from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
+
+_MONITOR_IS_LATE = timedelta(minutes=15)
+_JAVA_SECONDS = 30
+_JAVA_VERSION = re.compile(r'version "([^"]+)"')
+_SHOWN_PROBLEMS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found. ``fix`` is what to do; ``None``: nothing is wrong."""
+
+    subject: str
+    text: str
+    fix: str | None = None
+
+    @property
+    def line(self) -> str:
+        """The finding in one line."""
+        mark = "ok  " if self.fix is None else "FAIL"
+        advice = "" if self.fix is None else f" Fix: {self.fix}."
+        return f"{mark}  {self.subject}: {self.text}.{advice}"
+
+
+def findings(state: str, storage_options: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check this machine and a state folder. Each check is made, also after others have failed."""
+    yield from on_this_machine()
+    files = Files(storage_options)
+    for check in (
+        lambda: _state_folder(state, files),
+        lambda: _registry(state, storage_options),
+        lambda: _sources(state, storage_options),
+        lambda: _monitor(state, files),
+    ):
+        yield _made(check)
+
+
+def on_this_machine() -> Iterator[Finding]:
+    """Check the versions of Java, Spark and Delta. A driver in client mode runs with them."""
+    yield _version("Java", _java_version(), JAVA, "install Java 17, or name it in JAVA_HOME")
+    yield _version("Spark", _package("pyspark"), SPARK, "install pyspark 4.2")
+    yield _version("Delta", _package("delta-spark"), DELTA, "install delta-spark 4.4")
+
+
+def _made(check: Callable[[], Finding]) -> Finding:
+    """The finding of a check, also if it fails."""
+    try:
+        return check()
+    except CdcError as error:
+        return Finding("state folder", error.problem, error.fix)
+    except Exception as error:
+        # The text of a store's error may hold an address with a token.
+        text = f"cannot be read ({type(error).__name__})"
+        return Finding("state folder", text, "check the address, the network and the credentials")
+
+
+def _version(product: str, found: str | None, needed: tuple[int, ...], fix: str) -> Finding:
+    try:
+        check_version(product, found, needed, fix)
+    except CdcError:
+        least = ".".join(map(str, needed))
+        return Finding(product, f"expected {least} or newer, found {found or 'no version'}", fix)
+    return Finding(product, f"version {found}")
+
+
+def _package(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _java_version() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None:
+        return None
+    try:
+        found = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _JAVA_VERSION.search(found.stderr)
+    return None if match is None else match[1]
+
+
+def _state_folder(state: str, files: Files) -> Finding:
+    if files.is_local(state) and not files.exists(state):
+        return Finding(
+            "state folder",
+            f"{state} does not exist on this machine",
+            "mount it here; before the first stream, create it",
+        )
+    probe = join(state, f"doctor-{uuid.uuid4().hex}")
+    is_new = files.create(probe, b"doctor")
+    is_refused = not files.create(probe, b"again")
+    content = files.read(probe)
+    files.remove(probe)
+    if not (is_new and is_refused and content == b"doctor"):
+        return Finding(
+            "state folder",
+            f"{state} does not refuse to create a file that exists",
+            "use a store that can create a file only if it does not exist: a local disk, S3,"
+            " ADLS or GCS",
+        )
+    return Finding("state folder", f"{state} can be read and written")
+
+
+def _registry(state: str, storage_options: Mapping[str, Any]) -> Finding:
+    catalog = StreamCatalog(state, storage_options=dict(storage_options))
+    streams = catalog.list_streams_if_begun()
+    if streams is None:
+        return Finding("registry", "not there yet; the first stream creates it")
+    return Finding("registry", counted(len(streams), "stream"))
+
+
+def _sources(state: str, storage_options: Mapping[str, Any]) -> Finding:
+    catalog = StreamCatalog(state, storage_options=dict(storage_options))
+    if not catalog.is_begun:
+        return Finding("sources", "there is no stream yet")
+    statuses = catalog.describe_streams()
+    broken = [status for status in statuses if status.invalid_reason is not None]
+    if not broken:
+        return Finding("sources", f"all {counted(len(statuses), 'stream')} can be read")
+    reasons = [str(status.invalid_reason).partition(". Cause: ")[0] for status in broken]
+    shown = "; ".join(reasons[:_SHOWN_PROBLEMS])
+    more = "; ..." if len(reasons) > _SHOWN_PROBLEMS else ""
+    return Finding(
+        "sources",
+        f"{counted(len(broken), 'stream')} of {len(statuses)} cannot be read: {shown}{more}",
+        "describe each of them: its invalid_reason says what to do",
+    )
+
+
+def _monitor(state: str, files: Files) -> Finding:
+    snapshot = StatusSnapshots(state, files).newest()
+    if snapshot is None:
+        return Finding(
+            "monitor",
+            "no monitor has checked the streams yet",
+            "put stale_stream_monitor([LogNotifier()]) into a file of DAGs",
+        )
+    age = utc_now() - snapshot.as_of
+    text = f"the last check was {length_text(timedelta(seconds=int(age.total_seconds())))} ago"
+    if age > _MONITOR_IS_LATE:
+        return Finding("monitor", text, "look at the runs of its DAG: it is paused, or fails")
+    return Finding("monitor", text)
