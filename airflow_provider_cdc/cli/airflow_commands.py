@@ -77,6 +77,13 @@ def get_commands() -> list[GroupCommand]:
         func=lazy_load_command(f"{__name__}.history"),
         args=(_STREAM, _CONN_ID, ARG_OUTPUT),
     )
+    explain = ActionCommand(
+        name="explain",
+        help="Show how a change set would be read",
+        description="Show the files, bytes and commits of a stream's change set; needs no JVM.",
+        func=lazy_load_command(f"{__name__}.explain"),
+        args=(_STREAM, _CONN_ID, ARG_OUTPUT),
+    )
     advance = ActionCommand(
         name="advance",
         help="Move a stream to the end of its source",
@@ -99,7 +106,17 @@ def get_commands() -> list[GroupCommand]:
         func=lazy_load_command(f"{__name__}.doctor"),
         args=(_CONN_ID,),
     )
-    commands = (doctor, streams, watch, history, advance, drop, change_streams, upsert_tables)
+    commands = (
+        doctor,
+        streams,
+        watch,
+        history,
+        explain,
+        advance,
+        drop,
+        change_streams,
+        upsert_tables,
+    )
     return [GroupCommand("cdc", help="Change data capture for Delta Lake", subcommands=commands)]
 
 
@@ -178,6 +195,18 @@ def history(args: Namespace) -> None:
     lines = _lines(args.conn_id, lambda settings: history_lines(settings.catalog(), args.name))
     if args.output == _TABLE:
         print_table(HISTORY, lines)
+    else:
+        _print(lines, args.output)
+
+
+def explain(args: Namespace) -> None:
+    """Print how the change set of a stream would be read; see :func:`get_commands`."""
+    from .lines import plan_lines  # noqa: PLC0415
+    from .text_tables import PLAN, print_table  # noqa: PLC0415
+
+    lines = _lines(args.conn_id, lambda settings: plan_lines(settings.catalog(), args.name))
+    if args.output == _TABLE:
+        print_table(PLAN, lines)
     else:
         _print(lines, args.output)
 

@@ -43,6 +43,29 @@ def history_lines(catalog: StreamCatalog, name: str) -> list[dict[str, Any]]:
     return found
 
 
+def plan_lines(catalog: StreamCatalog, name: str) -> list[dict[str, Any]]:
+    """Return how the change set of a stream would be read now, as in JSON: a line for each table.
+
+    :raises StreamNotFound: there is no stream of that name
+    :raises StreamUnusable: its change set can no longer be read
+    """
+    plan = catalog.explain_stream(name)
+    tables = [(each.table, each.plan) for each in plan.tables] or [
+        (catalog.get_stream(name).table_on, plan)
+    ]
+    return [
+        {
+            "table": table,
+            "strategy": each.strategy.value,
+            "files": each.file_count,
+            "bytes": each.size_bytes,
+            "commits": each.commit_count,
+            "reason": each.reason,
+        }
+        for table, each in tables
+    ]
+
+
 def moved_line(catalog: StreamCatalog, act: str, name: str) -> dict[str, Any]:
     """Advance or drop a stream, and return what it did, as in JSON.
 

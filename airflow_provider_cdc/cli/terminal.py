@@ -25,6 +25,7 @@ from .lines import (
     checked,
     history_lines,
     moved_line,
+    plan_lines,
     stream_lines,
     upsert_lines,
     usage_lines,
@@ -32,6 +33,7 @@ from .lines import (
 from .text_tables import (
     CHANGE_STREAMS,
     HISTORY,
+    PLAN,
     STREAMS,
     UPSERT_TABLES,
     USAGE,
@@ -133,6 +135,18 @@ def history(
     """Show who moved a stream, when, to which version, and how many rows were consumed."""
     found = _lines(state, storage_options, lambda catalog: history_lines(catalog, name))
     _print(output, HISTORY, found)
+
+
+@app.command()
+def explain(
+    state: State,
+    name: Annotated[str, typer.Argument(help="The stream.")],
+    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Show how the change set of a stream would be read now: files, bytes, commits and why."""
+    found = _lines(state, storage_options, lambda catalog: plan_lines(catalog, name))
+    _print(output, PLAN, found)
 
 
 @app.command()

@@ -90,6 +90,16 @@ HISTORY = (
 )
 """The columns that show who moved a stream, and how many rows were consumed."""
 
+PLAN = (
+    Column("table", lambda line: text(line["table"]), folds=True),
+    Column("strategy", lambda line: line["strategy"].replace("_", " ")),
+    Column("files", lambda line: text(line["files"]), is_number=True),
+    Column("bytes", lambda line: size(line["bytes"]), is_number=True),
+    Column("commits", lambda line: text(line["commits"]), is_number=True),
+    Column("reason", lambda line: line["reason"], folds=True),
+)
+"""The columns that show how a change set would be read."""
+
 UPSERT_TABLES = (
     Column("name", lambda line: line["name"], folds=True),
     Column("max\nstaleness", lambda line: text(line["max_staleness"]), folds=True),

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantVal
 from streams import delta_row_id, new_stream
 
+from airflow_provider_cdc.engine.catalog.read_plans import ReadPlanner
 from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan, Strategy
 from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.model.stream import (
@@ -132,7 +133,7 @@ class SourceTable:
         return self.reader.read(SourceLog(FILES).range(stream, through=through))
 
     def plan(self, stream: Stream) -> ReadPlan:
-        return self.reader.plan(SourceLog(FILES).range(stream))
+        return ReadPlanner(FILES, self.strategy).of_stream(SourceLog(FILES).span(stream))
 
     def may_have_data(self, stream: Stream) -> bool:
         return SourceLog(FILES).probe(stream).may_have_data

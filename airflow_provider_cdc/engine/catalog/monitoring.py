@@ -13,6 +13,7 @@ from typing import Any
 from ..clock import utc_now
 from ..core.arguments.intervals import interval_of
 from ..core.arguments.validation import validated, validated_call
+from ..core.change_sets.read_plan import ReadPlan
 from ..core.change_streams.source_streams import change_stream_of
 from ..core.model.alerts import (
     Alert,
@@ -33,6 +34,8 @@ from .snapshot_writer import SnapshotWriter
 from .stream_catalog import StreamCatalog
 from .stream_status import StreamStatus, unreadable_status
 from .upsert_jobs import upsert_streams
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 # A store that does not answer must not block the alerts of other streams. One stream may take 120
@@ -142,13 +145,22 @@ class StreamMonitor:
             status = unreadable_status(stream, self._clock())
             return Observation(status, upsert_table=stream.upsert_table)
         status = self._catalog.status_of(stream)
+        plan = self._plan_of(stream) if status.may_have_data else None
         if stream.upsert_table is None:
-            return Observation(status, stream)
+            return Observation(status, stream, plan=plan)
         # A table that was dropped and made again has a new stream. Its old stream must not report
         # the new table's quarantine.
         has_quarantine = stream.stream_id in known
         quarantine = self._catalog.quarantine_of(stream) if has_quarantine else None
-        return Observation(status, stream, stream.upsert_table, quarantine)
+        return Observation(status, stream, stream.upsert_table, quarantine, plan=plan)
+
+    def _plan_of(self, stream: Stream) -> ReadPlan | None:
+        """How the change set of a stream would be read; ``None``: that cannot be found out."""
+        try:
+            return self._catalog.plan_of(stream)
+        except Exception as error:
+            log.info("The plan of stream %s is left out: %s", stream.name, error)
+            return None
 
     def _send(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from ..core.change_sets.read_plan import ReadPlan
 from ..core.figures import counted, length_text
 from ..core.model.alerts import Objective, ObjectiveState, ObjectiveStatus
 from ..core.model.stream import Stream
@@ -21,7 +22,8 @@ class Observation:
 
     For a stream on the changes of an upsert table, ``quarantine`` is the size of the table's
     quarantine. ``None``: the quarantine cannot be read. ``verifications`` are the results of the
-    last checks of its targets.
+    last checks of its targets. ``plan`` is how its change set would be read (``None``: no change
+    waits, or the change set cannot be read).
     """
 
     status: StreamStatus
@@ -29,6 +31,7 @@ class Observation:
     upsert_table: str | None = None
     quarantine: QuarantineSize | None = None
     verifications: tuple[VerificationState, ...] = ()
+    plan: ReadPlan | None = None
 
 
 def objective_states(seen: Observation, now: datetime, margin: timedelta) -> list[ObjectiveState]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from ..core.arguments.validation import validated
+from ..core.change_sets.read_plan import ReadPlan
 from ..core.errors import RegistryNotFound
 from ..core.model.access import Right, check_access
 from ..core.model.serialization import UnreadableStream
@@ -19,6 +20,7 @@ from ..storage.registry.registry import Registry
 from ..storage.registry.registry_snapshot import Record
 from ..storage.sources.source_log import SourceLog
 from ..storage.state.verifications import Verifications
+from .read_plans import ReadPlanner
 from .stream_status import StreamStatus, status_of, status_or_reason, unreadable_status
 from .upsert_jobs import upsert_streams
 from .upsert_status import UpsertTableSummary, quarantine_of, summary_of
@@ -46,6 +48,7 @@ class RegisteredStreams:
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
         self._files = Files(storage_options)
         self._sources = SourceLog(self._files, clock)
+        self._planner = ReadPlanner(self._files)
         self._verifications = Verifications(state, self._files)
         self._clock = clock
 
@@ -138,6 +141,21 @@ class RegisteredStreams:
         not read the registry again.
         """
         return status_of(stream, self._sources, self._clock())
+
+    def explain_stream(self, name: str) -> ReadPlan:
+        """How the change set of a stream would be read now; reads only logs.
+
+        For a stream on a view the plan is a sum, and ``tables`` has the plan of each table.
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not read it
+        :raises StreamUnusable: its change set can no longer be read
+        """
+        return self.plan_of(self.permitted(name, Right.READ))
+
+    def plan_of(self, stream: Stream) -> ReadPlan:
+        """Like :meth:`explain_stream`, for a stream that was read already, for every principal."""
+        return self._planner.of_stream(self._sources.span(stream))
 
     def verifications_of(
         self, stream_ids: Collection[str]

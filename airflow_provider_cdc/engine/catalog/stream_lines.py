@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from ..core.change_sets.read_plan import ReadPlan
 from ..core.change_streams.source_streams import change_stream_of
 from ..core.model.alerts import ObjectiveState
 from ..core.model.stream import Stream
@@ -13,6 +14,7 @@ from ..core.monitoring.advice import advice_on
 from ..core.monitoring.conditions import Condition, condition_of
 from ..core.monitoring.status_snapshot import (
     OpenConsumption,
+    PlanLine,
     StreamLine,
     TableLine,
     VerificationLine,
@@ -71,6 +73,7 @@ def line_of(
         change_stream=change_stream_of(status.name, status.comment),
         tables=tuple(map(_table_line, status.base_tables)),
         verifications=tuple(map(_verification_line, seen.verifications)),
+        plan=None if seen.plan is None else _plan_line(seen.plan),
     )
 
 
@@ -118,6 +121,16 @@ def _verification_line(check: VerificationState) -> VerificationLine:
         checked_at=check.checked_at,
         checked_version=check.checked_version,
         differing_keys=check.differing_keys,
+    )
+
+
+def _plan_line(plan: ReadPlan) -> PlanLine:
+    return PlanLine(
+        strategy=plan.strategy.value,
+        file_count=plan.file_count,
+        size_bytes=plan.size_bytes,
+        commit_count=plan.commit_count,
+        reason=plan.reason,
     )
 
 

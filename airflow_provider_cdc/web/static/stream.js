@@ -79,6 +79,10 @@ function consumptionView(open, now) {
       `, begun ${time(open.begun_at)}, ${since(open.begun_at, now)}, ${counted(open.attempts, "attempt")}`));
 }
 
+function explained({ strategy, file_count: files, size_bytes: size, commit_count: commits, reason }) {
+  return `${strategy.replaceAll("_", " ")}: ${counted(files, "file")} of ${bytes(size)} for ${counted(commits, "commit")}; ${reason}`;
+}
+
 function historyTable(moves, now) {
   if (moves.length === 0) return element("p", {}, "No check of the last days found a move.");
   const rows = [...moves].reverse().map((move) => {
@@ -111,6 +115,7 @@ function facts(line, now) {
     ["max_lag", line.max_lag_seconds === null ? "none" : length(line.max_lag_seconds)],
     ["Stale after", `${time(line.stale_after)}, ${fromNow(line.stale_after, now)}`],
     ["Kept until", `${time(line.kept_until)}, ${fromNow(line.kept_until, now)}`],
+    ["Explain", line.plan && explained(line.plan)],
     ["Complete through", time(line.complete_through) || "unknown"],
     ["Last consumer", consumer(line, now)],
     ["Owner", line.owner || "unknown"],

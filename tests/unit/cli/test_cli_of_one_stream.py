@@ -43,6 +43,23 @@ def test_history_shows_who_moved_a_stream(catalog: StreamCatalog, state: str) ->
     assert max(map(len, printed.splitlines())) <= WIDTH
 
 
+def test_explain_shows_what_would_be_read(catalog: StreamCatalog, state: str) -> None:
+    code, printed, _ = run(state, "explain", "orders", "-o", "json")
+    assert code == 0
+    assert json.loads(printed) == [
+        {
+            "table": "lake.orders",
+            "strategy": "file_difference",
+            "files": 1,
+            "bytes": 1,
+            "commits": 1,
+            "reason": "no commit has change files",
+        }
+    ]
+    _, printed, _ = run(state, "explain", "orders")
+    assert "file difference" in printed
+
+
 def test_advance_asks_and_then_moves_the_stream(catalog: StreamCatalog, state: str) -> None:
     command = ("advance", "orders", "--principal", "somebody")
     code, _, _ = run(state, *command, answer="n\n")
@@ -65,11 +82,11 @@ def test_drop_removes_the_stream_for_its_owner_only(catalog: StreamCatalog, stat
     assert catalog.list_streams() == []
 
 
-@pytest.mark.parametrize("command", ["history", "advance", "drop"])
+@pytest.mark.parametrize("command", ["history", "explain", "advance", "drop"])
 def test_command_for_a_missing_stream_says_so(
     catalog: StreamCatalog, state: str, command: str
 ) -> None:
-    arguments = [] if command == "history" else ["--yes"]
+    arguments = [] if command in ("history", "explain") else ["--yes"]
     code, _, error = run(state, command, "order", *arguments)
     assert code == 1
     assert "stream order: does not exist" in error

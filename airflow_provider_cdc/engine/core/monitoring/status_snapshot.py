@@ -48,6 +48,17 @@ class VerificationLine:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanLine:
+    """How the change set would be read at the check, and why."""
+
+    strategy: str
+    file_count: int
+    size_bytes: int
+    commit_count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class OpenConsumption:
     """A consumption that has begun and is neither committed nor aborted."""
 
@@ -63,7 +74,7 @@ class StreamLine:
 
     ``waiting_since`` is the time of the oldest commit with data that is not consumed. ``problem``
     is the reason of the condition, if an objective is not met. ``condition_since`` is the first
-    check that found this condition.
+    check that found this condition. ``plan`` is set if changes wait.
     """
 
     stream_id: str
@@ -91,6 +102,7 @@ class StreamLine:
     change_stream: str | None
     tables: tuple[TableLine, ...]
     verifications: tuple[VerificationLine, ...] = ()
+    plan: PlanLine | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,10 +132,6 @@ class FeedReader:
         shown = _shown(stream, union(parts), _time_of(times), options)
         return FeedRead(shown, read_plan, tables.roots, files.insert_count)
 
-    def plan(self, span: SourceRange, options: FeedOptions) -> ReadPlan:
-        """How :meth:`read` would read ``span``; reads only the log."""
-        return self._plan(span, options).read_plan(len(span.commits))
-
     def initial(self, span: SourceRange, options: FeedOptions) -> DataFrame:
         """All rows at the start of ``span`` as inserts of that version.
 

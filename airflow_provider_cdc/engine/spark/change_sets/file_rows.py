@@ -62,10 +62,6 @@ class FileRows:
         self._files = files
         self._folders = FolderLogs(files)
 
-    def plan(self, span: SourceRange) -> ReadPlan:
-        """How :meth:`read` would read ``span``; reads only the log."""
-        return unread_files(span.commits).plan
-
     def read(self, span: SourceRange) -> FileChanges:
         """The rows of all files that were added in ``span`` and still exist, each as an INSERT.
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
+from ...catalog.read_plans import ReadPlanner
 from ...core.change_sets.crafted_log import BASE_ROW_ID_COLUMN, ListedFile, Side
 from ...core.change_sets.net_files import NetFiles, inserted_files
 from ...core.change_sets.read_plan import (
@@ -17,7 +18,6 @@ from ...core.change_sets.read_plan import (
     ReadPlan,
     Strategy,
     inserted_row_count,
-    plan_difference,
     plan_inserts,
     plan_survivors,
     row_count,
@@ -84,7 +84,7 @@ class ChangeSetReader:
         self._spark = spark
         self._files = files
         self._scratch = scratch
-        self._strategy = strategy
+        self.planner = ReadPlanner(files, strategy)
 
     def read(self, span: SourceRange) -> ChangeSet:
         """The change set of ``span``.
@@ -106,27 +106,9 @@ class ChangeSetReader:
             return self._survivors(span)
         return self._inserts(span)
 
-    def plan(self, span: SourceRange) -> ReadPlan:
-        """How :meth:`read` would read ``span``; reads only the log."""
-        if span.stream.mode is Mode.STANDARD:
-            return self._reading(span, self._source(span)).plan
-        if span.stream.append_semantics is AppendSemantics.SURVIVING:
-            return plan_survivors(span.commits, span.layout).plan
-        return plan_inserts(span.commits)
-
-    def _reading(self, span: SourceRange, source: RangeFiles) -> PlannedRead:
-        """The plan of a difference. It uses no change files if one of them is missing."""
-        history = layout_history(span.start, span.commits).layouts
-        reading = plan_difference(span.commits, history, self._strategy)
-        if reading.plan.strategy is Strategy.CHANGE_FILES:
-            files = [source.absolute(file) for item in reading.by_commit for file in item.files]
-            if source.missing(files):
-                return plan_difference(span.commits, history, has_change_files=False)
-        return reading
-
     def _difference(self, span: SourceRange) -> ChangeSet:
         source = self._source(span)
-        reading = self._reading(span, source)
+        reading = self.planner.of_difference(span, source)
         tables = self._listed_rows(source)
         if reading.plan.strategy is Strategy.FILE_DIFFERENCE:
             return self._by_files(span, reading, source, tables)

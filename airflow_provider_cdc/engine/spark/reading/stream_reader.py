@@ -182,14 +182,9 @@ class StreamReader:
         columns = [name for name in rows.columns if name != ROW_ID]
         return rows.selectExpr(f"{NUMBER_AS_TEXT} AS {ROW_ID}", f"{in_one(columns)} AS {ROW}")
 
-    def plans(self, span: StreamSpan) -> tuple[ReadPlan, ...]:
-        """How :meth:`read` would read each base table; reads only the logs."""
-        if span.stream.shows_initial_rows:
-            return (plan_initial_rows(),) * len(span.tables)
-        if span.stream.mode is StreamMode.FEED:
-            return tuple(self._feeds.plan(table, self._feed_options) for table in span.tables)
-        reader = self._tables if span.stream.folder is None else self._files
-        return tuple(reader.plan(table) for table in span.tables)
+    def plan(self, span: StreamSpan) -> ReadPlan:
+        """How :meth:`read` would read ``span``; reads only the logs."""
+        return self._tables.planner.of_stream(span)
 
 
 def _of_view(stream: Stream, found: ViewChanges) -> StreamChanges:

@@ -12,7 +12,7 @@ from ...core.arguments.points import Point, bound_of
 from ...core.arguments.validation import validated
 from ...core.change_feed.feed_options import FeedColumns, FeedSchema, FeedSource, OutOfRange
 from ...core.change_feed.feed_request import FeedEdge, checked_prefix
-from ...core.change_sets.read_plan import ReadPlan, TablePlan, plan_view
+from ...core.change_sets.read_plan import ReadPlan
 from ...core.errors import InvalidRequest
 from ...core.model.access import Right
 from ...core.model.stream import ColumnStyle, Information, StreamMode
@@ -226,12 +226,7 @@ class StreamReading:
         :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
         """
-        span = self._span(name)
-        plans = self._reader.plans(span)
-        if span.stream.view is None:
-            return plans[0]
-        names = (table.stream.source.name for table in span.tables)
-        return plan_view([TablePlan(*each) for each in zip(names, plans, strict=True)])
+        return self._reader.plan(self._span(name))
 
     def _span(self, name: str) -> StreamSpan:
         """The range that a stream has not consumed, if the principal may read the stream."""
