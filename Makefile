@@ -115,6 +115,10 @@ screenshots: venv jars chromium ## make the pictures of the page of streams in d
 	mkdir -p docs/pictures
 	CDC_SCREENSHOTS=docs/pictures $(PYTEST) tests/airflow/test_streams_page_in_a_browser.py -k accessibility
 
+.PHONY: dashboard
+dashboard: venv ## make the dashboard of Grafana in docs/grafana anew
+	$(PYTHON) .ci/dashboard
+
 .PHONY: test-cluster
 test-cluster: venv jars cluster-jars ## the tests on an S3 store and a Spark cluster
 	$(PYTEST) tests/cluster -m 'not thorough' $(JUNIT)

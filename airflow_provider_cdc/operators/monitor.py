@@ -20,7 +20,7 @@ from airflow_provider_cdc.hooks.stale_after_variable import write_stale_after
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 
 from .base import StreamOperator
-from .metrics import measure
+from .metrics import Figure, measure
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseNotifier, Context
@@ -130,12 +130,12 @@ class CheckStreams(StreamOperator):
     def _measure(self, status: StreamStatus) -> None:
         now = utc_now()
         figures = {
-            "lag_seconds": lag_of(status, now).total_seconds(),
-            "has_data": float(status.may_have_data),
-            "stale_in_seconds": (status.stale_after - now).total_seconds(),
+            Figure.LAG_SECONDS: lag_of(status, now).total_seconds(),
+            Figure.HAS_DATA: float(status.may_have_data),
+            Figure.STALE_IN_SECONDS: (status.stale_after - now).total_seconds(),
         }
         if status.commits_behind is not None:
-            figures["lag_commits"] = status.commits_behind
+            figures[Figure.LAG_COMMITS] = status.commits_behind
         measure(self.conn_id, status.name, figures)
 
 

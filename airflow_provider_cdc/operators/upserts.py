@@ -20,7 +20,7 @@ from airflow_provider_cdc.jobs import upsert_tasks
 from .arguments import parse_bool, parse_text
 from .base import ConsumingOperator, StreamOperator
 from .identities import once_for_run
-from .metrics import measure
+from .metrics import Figure, measure
 from .outcome import write_result
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.engine.core.model.outcomes import Outcome
     from airflow_provider_cdc.engine.core.model.stream import Stream
-
-HELD = "held_changes"
-LATE = "late_changes"
 
 
 class WriteChanges(StreamOperator):
@@ -225,7 +222,9 @@ class ApplyUpserts(ConsumingOperator):
                 self.log.info("No change of %s waits", stream.upsert_table)
                 size = catalog.quarantine_of(stream)
                 if size is not None and size.changes == 0:
-                    measure(self.conn_id, stream.name, {HELD: 0, LATE: 0})
+                    measure(
+                        self.conn_id, stream.name, {Figure.HELD_CHANGES: 0, Figure.LATE_CHANGES: 0}
+                    )
                 return None
         if stream is None:
             check_reach(self.hook)
@@ -249,10 +248,10 @@ class ApplyUpserts(ConsumingOperator):
     def _quarantined(self, outcome: Outcome) -> dict[str, int]:
         """The numbers of changes in quarantine. They are also set as metrics."""
         metrics = outcome.statements[-1].metrics
-        named = {HELD: HELD_CHANGES, LATE: LATE_CHANGES}
+        named = {Figure.HELD_CHANGES: HELD_CHANGES, Figure.LATE_CHANGES: LATE_CHANGES}
         # The metrics do not have a count that could not be determined.
         found = {name: metrics[key] for name, key in named.items() if key in metrics}
         # If another driver finished what this one began, the outcome lists no stream.
         for stream in outcome.streams:
             measure(self.conn_id, stream.name, found)
-        return found
+        return {figure.value: count for figure, count in found.items()}
