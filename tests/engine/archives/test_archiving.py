@@ -67,6 +67,7 @@ def test_bootstrap_is_not_repeated_by_a_call_with_other_arguments(lab: ArchiveLa
     assert len(lab.rows("log")) == 5
 
 
+@pytest.mark.thorough
 def test_archive_from_version_0_needs_no_bootstrap(lab: ArchiveLab) -> None:
     lab.sql(*LATER)
     outcome = lab.archive(from_version=0)

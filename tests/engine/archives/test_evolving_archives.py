@@ -71,7 +71,7 @@ STEPS = {
 }
 
 
-@pytest.mark.in_ci("each_commit-dropped_and_restored", "at_once-widened", "each_commit-added")
+@pytest.mark.in_ci("each_commit-dropped_and_restored", "at_once-widened")
 @pytest.mark.parametrize("changes", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("each", [True, False], ids=["each_commit", "at_once"])
 def test_replay_returns_each_version_with_its_columns(

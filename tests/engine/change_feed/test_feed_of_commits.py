@@ -94,6 +94,7 @@ def restores(lab: StreamLab, table: str) -> list[int]:
     return sorted(row.version for row in history.collect())
 
 
+@pytest.mark.in_ci("copied")
 def test_feed_source_returns_the_rows_of_delta_commit_by_commit(lab: StreamLab, table: str) -> None:
     expected = by_commit(delta_feed(lab.spark, lab.path(table), 0))
     assert len(expected) > 10
@@ -210,6 +211,7 @@ def make(lab: StreamLab, tmp_path: Path) -> Maker:
     return made
 
 
+@pytest.mark.in_ci("vectors")
 def test_table_that_never_had_the_feed_equals_its_twin_that_has(
     lab: StreamLab, make: Maker, table: str
 ) -> None:

@@ -193,6 +193,7 @@ def test_values_of_each_type_are_shown_as_spanner_does(lab: ChangeStreamLab) -> 
     }
 
 
+@pytest.mark.in_ci("n")
 @pytest.mark.parametrize("renamed", ["n", "id"])
 def test_renamed_columns_keep_being_watched(lab: ChangeStreamLab, renamed: str) -> None:
     lab.make(

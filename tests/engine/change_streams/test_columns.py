@@ -105,6 +105,7 @@ def test_dropped_column_is_watched_until_then(mapped: ChangeStreamLab) -> None:
     assert [list(types_of(row)) for row in lab.records()] == [["id", "d"], ["id"]]
 
 
+@pytest.mark.in_ci("widened")
 @pytest.mark.parametrize(
     ("change", "name"),
     [

@@ -21,7 +21,7 @@ from airflow_provider_cdc.engine import PartitionRead, Watch
 from airflow_provider_cdc.engine.core.change_streams.consumer import ConsumerState
 
 STEPS, MANY_STEPS = 16, 32
-IN_CI = 2
+IN_CI = 1
 MOST_PARTITIONS = 6
 HOLDERS = ("one", "two")
 COPY = "at TIMESTAMP, t STRING, s STRING, i INT, name STRING, k STRING, batch INT"

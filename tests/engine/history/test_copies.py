@@ -144,6 +144,7 @@ def test_history_of_a_feed_has_every_commit_and_a_net_one_the_last(source: Histo
     assert created <= begin < first
 
 
+@pytest.mark.in_ci("before_commit", "after_statement 0")
 @pytest.mark.parametrize("point", KILLED, ids=point_name)
 def test_killed_apply_is_done_once_by_the_next(
     source: HistoryLab, point: tuple[ProtocolPoint, int | None]
@@ -185,6 +186,7 @@ def test_options_of_a_later_call_must_be_those_of_the_target(source: HistoryLab)
     apply(source, "history", "feed", scd_type=2, on_null="quarantine")
 
 
+@pytest.mark.thorough
 def test_deletes_without_a_sequence_of_their_own_are_refused(source: HistoryLab) -> None:
     with pytest.raises(InvalidRequest, match="cannot order the deletes"):
         apply(source, "history", scd_type=2, sequence_by="v")
@@ -209,6 +211,7 @@ def test_target_is_created_even_if_its_stream_has_no_data(source: HistoryLab) ->
     assert source.rows("copy") == []
 
 
+@pytest.mark.thorough
 def test_view_shows_the_rows_that_are_current(source: HistoryLab) -> None:
     spark, view = source.spark, "history_lab_now"
     options = {"scd_type": 2, "current_view": view, "deleted": "row"}

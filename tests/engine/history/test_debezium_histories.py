@@ -88,6 +88,7 @@ def test_copy_equals_the_table_at_every_moment(messages: MessageLab) -> None:
         assert messages.held("copy") == customers(moment)
 
 
+@pytest.mark.thorough
 def test_messages_without_schemas_are_read_as_declared(messages: MessageLab) -> None:
     values = customer_messages("postgres_decimal_string")
     messages.write(*values[:UNTIL_TRUNCATE])
@@ -141,6 +142,7 @@ def test_history_has_every_version_with_the_values_that_stayed(messages: Message
     assert found[3][-1]["__END_AT"] == truncated_at
 
 
+@pytest.mark.thorough
 def test_placeholder_of_a_key_that_was_never_seen_becomes_null(messages: MessageLab) -> None:
     messages.write(message("u", 2, id=1, v="__debezium_unavailable_value"))
     messages.apply_to("copy", payload_schema="id INT, v STRING")
@@ -155,6 +157,7 @@ SOURCE = "STRUCT<lsn: BIGINT>"
 COLUMNS = f"before {ROW}, after {ROW}, op STRING, source {SOURCE}, ts_ms BIGINT"
 
 
+@pytest.mark.in_ci("columns")
 @pytest.mark.parametrize(
     ("columns", "prefix"),
     [
@@ -283,6 +286,7 @@ def test_declared_values_are_read_exactly(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_batch_of_tombstones_changes_nothing(messages: MessageLab) -> None:
     messages.write(None)
     with pytest.raises(InvalidRequest, match="cannot be created yet"):

@@ -141,6 +141,7 @@ def test_tie_is_refused_and_nothing_is_written(lab: HistoryLab) -> None:
     assert lab.intervals("history")["k"] == [row(1, None, "b")]
 
 
+@pytest.mark.thorough
 def test_tied_event_goes_into_quarantine(lab: HistoryLab) -> None:
     lab.make_events("history")
     lab.deliver([("k", u(1, "a"))])
@@ -250,6 +251,7 @@ def test_delete_can_be_a_row(lab: HistoryLab) -> None:
         assert found[key] == [row(1, 2, "a"), between, row(4, None, "b")], key
 
 
+@pytest.mark.thorough
 def test_event_beyond_the_horizon_is_applied_and_counted(lab: HistoryLab) -> None:
     clock = [NOON]
 

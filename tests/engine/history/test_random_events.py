@@ -75,7 +75,7 @@ def random_batches(random: Random, count: int, *, truncates: bool) -> list[list[
     ("seed", "batches", "targets"),
     [
         pytest.param(1, 2, ("partly_tracked", "filled", "filled_copy"), id="late events"),
-        pytest.param(2, 2, ("cut_partly", "cut_copy"), id="truncates"),
+        pytest.param(2, 2, ("cut_partly", "cut_copy"), id="truncates", marks=pytest.mark.thorough),
         *(
             pytest.param(seed, 5, found, id=f"{seed}", marks=pytest.mark.thorough)
             for seed in range(3, 15)

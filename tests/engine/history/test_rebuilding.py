@@ -58,6 +58,7 @@ def test_rebuild_from_an_archive_replaces_all_rows_in_one_commit(archived: Histo
     assert not archived.engine.stream_has_data("s")
 
 
+@pytest.mark.thorough
 def test_rebuild_adds_the_columns_that_the_target_lacks(archived: HistoryLab) -> None:
     archived.sql("ALTER TABLE {t} ADD COLUMN u INT", "INSERT INTO {t} VALUES (4, 'd', 4)")
     rebuild(archived)
@@ -87,6 +88,7 @@ def test_rebuild_is_refused_from_the_archive_of_another_table(archived: HistoryL
         )
 
 
+@pytest.mark.thorough
 def test_files_without_the_key_of_an_event_are_not_read(
     lab: HistoryLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

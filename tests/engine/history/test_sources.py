@@ -59,6 +59,7 @@ def test_snapshots_end_the_rows_of_absent_keys(lab: HistoryLab) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_absent_key_outside_the_scope_of_a_snapshot_stays(lab: HistoryLab) -> None:
     scope: dict[str, Any] = {"absent_scope": "region"}
     snapshot(lab, 1, "('k', 'eu', 'a'), ('l', 'us', 'x'), ('m', 'eu', 'y')", **scope)
@@ -93,6 +94,7 @@ def test_snapshot_with_two_rows_of_a_key_is_refused(lab: HistoryLab) -> None:
     assert spans(lab) == {"k": [(1, None, "a")]}
 
 
+@pytest.mark.thorough
 def test_snapshot_of_a_table_has_the_time_of_its_commit(lab: HistoryLab) -> None:
     lab.make("source", "k STRING, v STRING", "INSERT INTO {t} VALUES ('k', 'a'), ('l', 'x')")
     apply(lab, "copy", snapshot=lab.path("source"))

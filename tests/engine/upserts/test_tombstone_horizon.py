@@ -143,6 +143,7 @@ def test_killed_apply_decides_again_if_the_quarantine_changed_meanwhile(
     assert engine.describe_upsert_table(lab.table()).pending_commits == 0
 
 
+@pytest.mark.thorough
 def test_delete_repeated_after_its_horizon_changes_nothing_for_readers(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:

@@ -163,6 +163,7 @@ def test_what_cannot_be_read_or_does_not_fit_is_an_error_of_the_engine(lab: Stre
         verify(lab)
 
 
+@pytest.mark.thorough
 def test_many_differences_are_counted_and_a_hundred_named(lab: StreamLab) -> None:
     lab.sql("UPDATE {copy} SET v = NULL WHERE id < 1500")
     check = verify(lab)
