@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.assets.stream import announce
 from airflow_provider_cdc.engine.core.change_feed.feed_request import FeedEdge
 from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
@@ -95,7 +94,7 @@ class ArchiveChanges(ConsumingOperator):
         found = self.hook.submit(task, context=context).archived
         if found is None:
             raise CdcJobFailed("archive: answered without an outcome. Fix: run the task again.")
-        announce(context, self.conn_id, found.batches, self.outlets)
+        self.announce(found.batches, context)
         return {
             "archive": found.archive,
             "table": found.table,

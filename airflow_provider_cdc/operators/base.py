@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,27 @@ class ConsumingOperator(StreamOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_outlets([CONSUMPTIONS])
+        self._consumed: list[Outcome] = []
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Return the tables that the task has read and written, each with its version.
+
+        Airflow's OpenLineage provider calls it when the task has ended.
+        """
+        from .openlineage import lineage_of  # noqa: PLC0415 - only with that provider
+
+        return lineage_of(self._consumed)
+
+    def announce(
+        self, outcomes: Iterable[Outcome], context: Context, *, upsert_table: str | None = None
+    ) -> None:
+        """Emit the asset events of outcomes, and keep them for their lineage.
+
+        :param upsert_table: the upsert table whose changes were consumed
+        """
+        found = list(outcomes)
+        self._consumed += found
+        announce(context, self.conn_id, found, self.outlets, upsert_table=upsert_table)
 
     def announced(
         self, outcome: Outcome | None, context: Context, *, upsert_table: str | None = None
@@ -76,5 +98,5 @@ class ConsumingOperator(StreamOperator):
         """
         result = outcome_result(outcome)
         if outcome is not None:
-            announce(context, self.conn_id, [outcome], self.outlets, upsert_table=upsert_table)
+            self.announce([outcome], context, upsert_table=upsert_table)
         return result

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.assets.stream import announce
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.core.figures import counted
 from airflow_provider_cdc.engine.core.names import stream_key
@@ -149,7 +148,7 @@ class ConsumeStreams(ConsumingOperator):
             write_answer(settings.state, kept, settings.store_options)
             raise _failure(failed, expected)
         outcomes = [each.outcome for each in results if each.outcome is not None]
-        announce(context, self.conn_id, outcomes, self.outlets)
+        self.announce(outcomes, context)
         remove_answer(settings.state, kept_id, settings.store_options)
         return {"consumptions": [_shown(each) for each in results]}
 

@@ -254,6 +254,7 @@ def _statement_outcome(
         state.applied_version or 0,
         state.metrics,
         planned.rewritten_as,
+        planned.location,
     )
 
 

@@ -24,6 +24,7 @@ def stream_outcome(
             table.end.version,
             plan.strategy.value,
             table.end.timestamp,
+            table.stream.source.location,
         )
         for table, plan in zip(span.tables, plans, strict=True)
     )

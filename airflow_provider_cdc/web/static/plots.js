@@ -102,18 +102,18 @@ export function consumptionPlot(moves, asOf) {
     element("figcaption", {}, `${summary} Bars: `, ...["inserted", "updated", "deleted"].flatMap((kind) => [element("span", { class: `key ${kind}` }), ` ${kind} `])));
 }
 
-// The versions of a source: consumed, waiting, and the offset between them.
-export function offsetLine(table) {
+// The versions of a source: consumed, waiting or about to be lost, and the offset between them.
+export function offsetLine(table, isAtRisk) {
   const { offset_version: offset, latest_version: latest } = table;
   if (latest === null) return element("p", {}, `At version ${offset}. The newest version is unknown.`);
   const share = latest === 0 ? 1 : offset / latest;
   const edge = LEFT + share * (WIDTH - 2 * LEFT);
   const waiting = latest - offset;
-  const summary = `At version ${offset} of ${latest}: ${waiting ? counted(waiting, "version") + " after the offset" : "no version after the offset"}.`;
+  const summary = `At version ${offset} of ${latest}: ${waiting ? counted(waiting, "version") + " after the offset" : "no version after the offset"}${waiting && isAtRisk ? ", about to be lost" : ""}.`;
   return element("figure", {},
     drawing("svg", { viewBox: `0 0 ${WIDTH} 44`, role: "img", "aria-label": summary },
       drawing("rect", { class: "consumed", x: LEFT, y: 10, width: edge - LEFT, height: 12 }),
-      drawing("rect", { class: "waiting", x: edge, y: 10, width: WIDTH - LEFT - edge, height: 12 }),
+      drawing("rect", { class: isAtRisk ? "lost" : "waiting", x: edge, y: 10, width: WIDTH - LEFT - edge, height: 12 }),
       drawing("line", { class: "offset", x1: edge, y1: 4, x2: edge, y2: 28 }),
       drawing("text", { class: "mark", x: LEFT - 6, y: 20, "text-anchor": "end" }, "0"),
       drawing("text", { class: "mark", x: WIDTH - LEFT + 6, y: 20 }, String(latest)),

@@ -27,7 +27,7 @@ export function streamView({ line, lags, moves, actions, as_of: asOf }, connecti
       element("h3", {}, table.table),
       element("p", { class: "reason" }, `${table.location}; ${counted(table.commits_behind, "commit")} with data, ${bytes(table.bytes_behind)}`),
       table.problem && element("p", { class: "problem" }, table.problem),
-      offsetLine(table))),
+      offsetLine(table, ["at_risk", "stale"].includes(line.condition)))),
     element("h2", {}, "Facts"),
     facts(line, now),
     element("h2", {}, "History"),

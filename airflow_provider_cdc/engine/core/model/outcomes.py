@@ -22,7 +22,8 @@ class StatementOutcome:
 
     ``target_version`` is the version of the target that holds it. ``metrics`` are Delta's operation
     metrics of that commit, empty if Delta wrote none. ``rewritten_as`` is the MERGE that ran
-    instead of a DELETE or an UPDATE that Delta refuses.
+    instead of a DELETE or an UPDATE that Delta refuses. ``location`` is the root of the target;
+    outcomes of older releases have none.
     """
 
     index: int
@@ -31,6 +32,7 @@ class StatementOutcome:
     target_version: int
     metrics: dict[str, int] = field(default_factory=dict)
     rewritten_as: str | None = None
+    location: str = ""
 
     def __repr__(self) -> str:
         return (
@@ -43,7 +45,8 @@ class StatementOutcome:
 class TableOutcome:
     """What a consumption took of one table, and the strategy by which it read the table.
 
-    ``through_timestamp`` is the commit time of ``through_version``.
+    ``through_timestamp`` is the commit time of ``through_version``. ``location`` is the root of the
+    table; outcomes of older releases have none.
     """
 
     table: str
@@ -51,6 +54,7 @@ class TableOutcome:
     through_version: int
     strategy: str
     through_timestamp: datetime | None = None
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
