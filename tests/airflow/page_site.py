@@ -15,6 +15,7 @@ from streams import add_file, new_stream, offset_at, register
 from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.change_streams.captures import Capture, CapturedGroup
 from airflow_provider_cdc.engine.core.change_streams.stamps import stamp_of
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome, StreamOutcome
@@ -25,6 +26,7 @@ from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes
+from airflow_provider_cdc.engine.storage.state.captures import Captures
 from airflow_provider_cdc.engine.storage.state.change_streams import ChangeStreams
 from airflow_provider_cdc.engine.storage.state.job_history import JobHistory
 from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
@@ -51,6 +53,7 @@ class PageSite:
         self.add("waiting", has_data=True)
         self.add("current")
         self.add("quiet")
+        add_file(self.root / "quiet", 1, utc_now(), data_change=False)
         self.add("at_risk", has_data=True, age=6.5 * timedelta(days=1))
         self.add("broken")
         (self.root / "broken/_delta_log" / f"{0:020d}.json").unlink()
@@ -127,8 +130,12 @@ class PageSite:
         layout = stream.layout.split(stream.layout.open[0], 1000, split)
         streams = ChangeStreams(str(self.state), Files())
         streams.create(replace(stream, steps=layout.steps, through=captured), None)
+        at = captured - 10
+        group = CapturedGroup(at, 0, 1, "INSERT", "*", 2048, 3)
+        capture = Capture(at, at, "f", (), (), (), (group,))
+        Captures(streams, Files()).publish(streams.get("cs"), capture)
         catalog = ChangeStreamCatalog(str(self.state), clock=lambda: past[2])
-        catalog.list_partitions("cs", "reader", start_timestamp=past[0])
+        catalog.list_partitions("cs", "reader", start_timestamp=past[0], lease="PT10M")
 
     def check(self) -> None:
         """Run the monitor."""

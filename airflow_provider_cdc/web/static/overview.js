@@ -31,7 +31,7 @@ export class Overview {
       this.count,
       this.unchecked,
       element("table", { class: "streams" },
-        element("colgroup", {}, COLUMNS.map((title) => element("col", { class: title.toLowerCase().replace(" ", "-") }))),
+        element("colgroup", {}, COLUMNS.map((title) => element("col", { class: `of-${title.toLowerCase().replace(" ", "-")}` }))),
         element("thead", {}, element("tr", {},
           COLUMNS.map((title) => element("th", { scope: "col" }, title)))),
         this.body),

@@ -5,7 +5,7 @@ import { bytes, counted, length, time } from "./words.js";
 
 const WIDTH = 720;
 const HEIGHT = 180;
-const LEFT = 70;
+const LEFT = 92;
 const BOTTOM = 24;
 const TOP = 10;
 
