@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow_fixtures import BASE_PATH
@@ -41,33 +42,37 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def session(browser: Browser, running_airflow) -> dict[str, object]:
-    """The cookies of a viewer who has logged in."""
+def sessions(browser: Browser, running_airflow) -> dict[str, Any]:
+    """The cookies of an admin and of a viewer who have logged in."""
     server = running_airflow.server
     passwords = json.loads(
         (server.home / "simple_auth_manager_passwords.json.generated").read_text()
     )
-    page = browser.new_page()
-    page.set_default_timeout(PATIENCE_MILLISECONDS)
-    page.goto(f"{server.url}/")
-    page.get_by_label("Username").fill("viewer")
-    page.get_by_label("Password").fill(passwords["viewer"])
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("button", name="Browse").wait_for()
-    state = page.context.storage_state()
-    page.close()
-    return dict(state)
+
+    def logged_in(user: str) -> Any:
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE_MILLISECONDS)
+        page.goto(f"{server.url}/")
+        page.get_by_label("Username").fill(user)
+        page.get_by_label("Password").fill(passwords[user])
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("button", name="Browse").wait_for()
+        state = page.context.storage_state()
+        page.context.close()
+        return state
+
+    return {user: logged_in(user) for user in ("admin", "viewer")}
 
 
 @pytest.fixture
-def new_page(browser: Browser, session, running_airflow):
-    """Opens a page as the viewer."""
+def new_page(browser: Browser, sessions, running_airflow):
+    """Opens a page as one of the users."""
     opened = []
 
-    def open_page(size: str = "wide", scheme: str = "light") -> Page:
+    def open_page(size: str = "wide", scheme: str = "light", user: str = "viewer") -> Page:
         width, height = SIZES[size]
         context = browser.new_context(
-            storage_state=session,
+            storage_state=sessions[user],
             viewport={"width": width, "height": height},
             color_scheme=scheme,
             base_url=f"http://127.0.0.1:{running_airflow.server.port}",
@@ -165,6 +170,34 @@ def test_hostile_name_is_shown_as_text(new_page, page_site: PageSite) -> None:
     page.goto(f"{BASE_PATH}/cdc/?connection=cdc_page")
     expect(page.get_by_text(HOSTILE).first).to_be_visible()
     assert page.locator("main img").count() == 0
+
+
+def test_action_asks_and_then_starts_the_run_for_those_with_the_right(
+    new_page, page_site: PageSite, running_airflow
+) -> None:
+    server = running_airflow.server
+    server.wait_dag("stream_actions-cdc_page.rewind")
+    page_site.check()
+    address = f"{BASE_PATH}/cdc/?connection=cdc_page&stream=current"
+    viewer = new_page()
+    viewer.goto(address)
+    expect(viewer.get_by_role("heading", name="current", exact=True)).to_be_visible()
+    expect(viewer.get_by_role("heading", name="Actions")).to_have_count(0)
+
+    page = new_page(user="admin")
+    page.goto(address)
+    page.get_by_role("button", name="Rewind").click()
+    page.get_by_label("Version", exact=True).fill("first")
+    page.get_by_role("button", name="Start the run").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_have_text("Version: enter a value.")
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Advance").click()
+    page.get_by_role("button", name="Start the run").click()
+    started = page.locator(".actions a")
+    expect(started).to_contain_text("stream_actions-cdc_page.advance, ")
+    run_id = started.inner_text().partition(", ")[2]
+    server.wait_success("stream_actions-cdc_page.advance", run_id)
+    assert server.api("GET", "/dags/stream_actions-cdc_page.rewind/dagRuns")["dag_runs"] == []
 
 
 def test_page_is_used_by_the_keyboard_alone(new_page, page_site: PageSite) -> None:
