@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_cdc.dag_factories.dag_ids import StreamAction, action_dag_id
 
-from .problems import Problem
+from .problems import NoAnswer, Problem
 
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -82,14 +82,19 @@ def possible_actions(user: BaseUser, conn_id: str) -> list[str]:
     ]
 
 
-def start(action: StreamAction, conn_id: str, conf: dict[str, object], user: BaseUser) -> object:
-    """Start the run that does an action. Returns its id and that of its DAG, or a problem."""
+def start(
+    action: StreamAction, conn_id: str, conf: dict[str, object], user: BaseUser
+) -> dict[str, str | None]:
+    """Start the run that does an action. Returns its id and that of its DAG.
+
+    :raises NoAnswer: the DAG is missing, or would not run
+    """
     dag_id = action_dag_id(action, conn_id)
     dag = DagModel.get_dagmodel(dag_id)
     if dag is None or dag.is_stale:
-        return Problem.no_action_dag(dag_id, conn_id)
+        raise NoAnswer(Problem.no_action_dag(dag_id, conn_id))
     if dag.is_paused:
-        return Problem.paused(dag_id)
+        raise NoAnswer(Problem.paused(dag_id))
     run = trigger_dag(
         dag_id,
         triggered_by=DagRunTriggeredByType.UI,

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Request, Response
 
-from .routes import router
+from .problems import NoAnswer
+from .routes import json_response, router
 
 _HEADERS = {
     # Scripts and styles come only from this application. Airflow's UI, on the same origin, shows
@@ -28,6 +29,10 @@ def new_application() -> FastAPI:
     """The application, without pages of documentation."""
     app = FastAPI(title="Streams", openapi_url=None, docs_url=None, redoc_url=None)
     app.include_router(router)
+
+    @app.exception_handler(NoAnswer)
+    def explained(_: Request, error: NoAnswer) -> Response:
+        return json_response(error.problem, error.problem.status)
 
     @app.middleware("http")
     async def secured(

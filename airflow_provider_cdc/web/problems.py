@@ -5,6 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+class NoAnswer(Exception):
+    """A request that cannot be answered, because of a problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.problem)
+        self.problem = problem
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What is missing, to what, and what to do. ``status`` is the HTTP status of the answer."""

@@ -1,4 +1,4 @@
-"""The routes of the page of streams. They read two files of the state folder: no route starts a
+"""The routes of the page of streams. They read three files of the state folder: no route starts a
 JVM, and none lists a store.
 """
 
@@ -18,10 +18,11 @@ from airflow.api_fastapi.logging.decorators import action_logging
 from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
 
 from airflow_provider_cdc.dag_factories.dag_ids import StreamAction, action_dag_id
+from airflow_provider_cdc.engine.core.monitoring.status_snapshot import StatusSnapshot
 
 from .actions import ActionRequest, may_run, possible_actions, start
 from .connections import cdc_connections
-from .problems import Problem
+from .problems import NoAnswer, Problem
 from .snapshots import lags_of, moves_of, snapshot_of
 
 _CONTENT_TYPES = {
@@ -43,6 +44,13 @@ _CONTENT_TYPES = {
 router = APIRouter(dependencies=[Depends(requires_access_view(AccessView.PLUGINS))])
 
 ConnectionId = Annotated[str, Path(max_length=250)]
+
+
+def _snapshot(connection_id: ConnectionId) -> StatusSnapshot:
+    return snapshot_of(connection_id)
+
+
+Snapshot = Annotated[StatusSnapshot, Depends(_snapshot)]
 
 
 def _only_json(request: Request) -> None:
@@ -69,80 +77,61 @@ def static(name: str) -> Response:
 @router.get("/api/connections")
 def connections() -> Response:
     """The ids of the connections of type ``cdc`` that Airflow's store and the environment hold."""
-    return _json({"connections": cdc_connections()})
+    return json_response({"connections": cdc_connections()})
 
 
 @router.get("/api/connections/{connection_id}/streams")
-def streams(connection_id: ConnectionId) -> Response:
+def streams(found: Snapshot) -> Response:
     """The lines of all streams, and what could not be checked."""
-    found = snapshot_of(connection_id)
-    if isinstance(found, Problem):
-        return _json(found, found.status)
-    return _json({"as_of": found.as_of, "lines": found.lines, "unchecked": found.unchecked})
+    return json_response({"as_of": found.as_of, "lines": found.lines, "unchecked": found.unchecked})
 
 
 @router.get("/api/connections/{connection_id}/streams/{stream:path}")
-def stream(connection_id: ConnectionId, stream: str, user: GetUserDep) -> Response:
+def stream(found: Snapshot, connection_id: ConnectionId, stream: str, user: GetUserDep) -> Response:
     """One stream, by its id or its name, with its lags and its moves over the last days, and what
     the user may do.
     """
-    found = snapshot_of(connection_id)
-    if isinstance(found, Problem):
-        return _json(found, found.status)
     line = next((each for each in found.lines if stream in (each.stream_id, each.name)), None)
     if line is None:
-        missing = Problem.no_such_stream(stream)
-        return _json(missing, missing.status)
+        raise NoAnswer(Problem.no_such_stream(stream))
     lags = lags_of(connection_id, [line.stream_id]).get(line.stream_id, ())
     moves = moves_of(connection_id, line.stream_id)
     actions = possible_actions(user, connection_id)
     content = {"as_of": found.as_of, "line": line, "lags": lags}
-    return _json(content | {"moves": moves, "actions": actions})
+    return json_response(content | {"moves": moves, "actions": actions})
 
 
 @router.get("/api/connections/{connection_id}/upsert-tables")
-def upsert_tables(connection_id: ConnectionId) -> Response:
+def upsert_tables(found: Snapshot, connection_id: ConnectionId) -> Response:
     """The upsert tables, with the lags of the streams on their changes."""
-    found = snapshot_of(connection_id)
-    if isinstance(found, Problem):
-        return _json(found, found.status)
     lags = lags_of(connection_id, [line.stream_id for line in found.upsert_tables])
     content = {"as_of": found.as_of, "upsert_tables": found.upsert_tables, "lags": lags}
-    return _json(content | {"omitted": found.omitted})
+    return json_response(content | {"omitted": found.omitted})
 
 
 @router.get("/api/connections/{connection_id}/change-streams")
-def change_streams(connection_id: ConnectionId) -> Response:
+def change_streams(found: Snapshot) -> Response:
     """The change streams, with their partitions over time and their consumers."""
-    found = snapshot_of(connection_id)
-    if isinstance(found, Problem):
-        return _json(found, found.status)
     content = {"as_of": found.as_of, "change_streams": found.change_streams}
-    return _json(content | {"omitted": found.omitted})
+    return json_response(content | {"omitted": found.omitted})
 
 
 @router.get("/api/connections/{connection_id}/targets")
-def targets(connection_id: ConnectionId) -> Response:
+def targets(found: Snapshot) -> Response:
     """The targets that were verified, with what their last checks found."""
-    found = snapshot_of(connection_id)
-    if isinstance(found, Problem):
-        return _json(found, found.status)
     checks = [
         {"stream_id": line.stream_id, "stream": line.name, **msgspec.to_builtins(check)}
         for line in found.lines
         for check in line.verifications
     ]
-    return _json({"as_of": found.as_of, "targets": checks})
+    return json_response({"as_of": found.as_of, "targets": checks})
 
 
 @router.get("/api/connections/{connection_id}/alerts")
-def alerts(connection_id: ConnectionId) -> Response:
+def alerts(found: Snapshot) -> Response:
     """The last alerts that were sent, the newest first."""
-    found = snapshot_of(connection_id)
-    if isinstance(found, Problem):
-        return _json(found, found.status)
     sent = [{**msgspec.to_builtins(alert), "sentence": alert.sentence} for alert in found.alerts]
-    return _json({"as_of": found.as_of, "alerts": sent})
+    return json_response({"as_of": found.as_of, "alerts": sent})
 
 
 @router.post(
@@ -162,15 +151,14 @@ def act(
         raise HTTPException(403, "Forbidden")
     conf = body.conf_of(action)
     if conf is None:
-        wrong = Problem.wrong_fields(action.value)
-        return _json(wrong, wrong.status)
-    found = start(action, connection_id, conf, user)
-    return _json(found, found.status if isinstance(found, Problem) else 201)
+        raise NoAnswer(Problem.wrong_fields(action.value))
+    return json_response(start(action, connection_id, conf, user), 201)
 
 
 def _static(name: str) -> bytes:
     return resources.files(__package__).joinpath("static", name).read_bytes()
 
 
-def _json(content: object, status: int = 200) -> Response:
+def json_response(content: object, status: int = 200) -> Response:
+    """An answer with ``content`` as JSON."""
     return Response(msgspec.json.encode(content), status, media_type="application/json")

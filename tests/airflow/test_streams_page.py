@@ -166,6 +166,13 @@ def test_route_answers_only_users_with_the_right(page, path) -> None:
     assert get(page, path, ADMIN).status == 200
 
 
+def test_route_reads_nothing_for_users_without_the_right(page) -> None:
+    path = "/api/connections/unknown/streams"
+    assert get(page, path, has_token=False).status == 401
+    assert get(page, path, NOBODY).status == 403
+    assert get(page, path).status == 404
+
+
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/static/..%2froutes.py"])
 def test_page_has_no_other_route(page, path) -> None:
     assert get(page, path).status == 404

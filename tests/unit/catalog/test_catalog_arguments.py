@@ -42,6 +42,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "permitted": {"name": "s", "right": Right.READ},
     "rename_stream": {"name": "s", "to": "u"},
     "describe_stream": {"name": "s"},
+    "explain_stream": {"name": "s"},
     "undrop_stream": {"name": "s"},
     "check_begun": {},
     "list_streams": {},
@@ -52,6 +53,7 @@ GOOD: dict[str, dict[str, Any]] = {
 # These take the result of another method of the catalog.
 INTERNAL = {
     "for_upserts",
+    "plan_of",
     "probe_of",
     "quarantine_of",
     "skip_range",
