@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 def snapshot_of(conn_id: str) -> StatusSnapshot:
     """The newest snapshot of the streams of a connection.
 
-    :raises NoAnswer: there is none, or it cannot be read
+    :raises NoAnswer: no monitor has written one, or it cannot be read
     """
     try:
         found = _snapshots(conn_id).newest()
