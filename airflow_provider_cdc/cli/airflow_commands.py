@@ -63,6 +63,13 @@ def get_commands() -> list[GroupCommand]:
         func=lazy_load_command(f"{__name__}.upsert_tables"),
         args=(_CONN_ID, ARG_OUTPUT),
     )
+    describe = ActionCommand(
+        name="describe",
+        help="Describe a stream",
+        description="Show every column of one stream; needs no JVM.",
+        func=lazy_load_command(f"{__name__}.streams"),
+        args=(_STREAM, _CONN_ID, ARG_OUTPUT),
+    )
     watch = ActionCommand(
         name="watch",
         help="Show streams, and refresh them in place",
@@ -109,6 +116,7 @@ def get_commands() -> list[GroupCommand]:
     commands = (
         doctor,
         streams,
+        describe,
         watch,
         history,
         explain,

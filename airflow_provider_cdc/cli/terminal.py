@@ -98,6 +98,17 @@ def streams(
 
 
 @app.command()
+def describe(
+    state: State,
+    name: Annotated[str, typer.Argument(help="The stream.")],
+    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Describe one stream, column by column: the same as streams with its name."""
+    streams(state, name, output, storage_options)
+
+
+@app.command()
 def watch(
     state: State,
     every: Annotated[float, typer.Option(min=0.5, help="Seconds between two refreshes.")] = 5.0,

@@ -14,6 +14,7 @@ from ..core.delta.log_actions import Commit
 from ..core.errors import StreamUnusable
 from ..core.figures import counted, known_sum
 from ..core.folders.folder_log import FolderFile
+from ..core.html_tables import html_fields
 from ..core.model.serialization import UnreadableStream
 from ..core.model.sources import FileFormat, View
 from ..core.model.stream import AppendSemantics, ColumnStyle, Phase, Stream, StreamMode
@@ -140,6 +141,22 @@ class StreamStatus:
             f"<StreamStatus {where} at {at}{phase}, {_waiting(self)},"
             f" stale after {moment_text(self.stale_after)}>"
         )
+
+    def _repr_html_(self) -> str:
+        """The table that a notebook shows."""
+        waits = self.behind_since
+        fields = {
+            "source": None if self.table_on is None else place_text(self.table_on),
+            "mode": None if self.mode is None else self.mode.value,
+            "offset": versions_text(base.offset_version for base in self.base_tables),
+            "waiting": _waiting(self),
+            "waiting since": None if waits is None else moment_text(waits),
+            "stale after": moment_text(self.stale_after),
+            "kept until": moment_text(self.kept_until),
+            "last consumer": self.last_consumer,
+            "problem": self.invalid_reason,
+        }
+        return html_fields(fields, self.name)
 
 
 def unreadable_status(stream: UnreadableStream, now: datetime) -> StreamStatus:

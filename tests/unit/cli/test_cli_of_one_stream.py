@@ -43,6 +43,12 @@ def test_history_shows_who_moved_a_stream(catalog: StreamCatalog, state: str) ->
     assert max(map(len, printed.splitlines())) <= WIDTH
 
 
+def test_describe_shows_the_same_as_streams_with_a_name(catalog: StreamCatalog, state: str) -> None:
+    named, described = run(state, "streams", "orders"), run(state, "describe", "orders")
+    assert described == named
+    assert "lake.orders" in described[1]
+
+
 def test_explain_shows_what_would_be_read(catalog: StreamCatalog, state: str) -> None:
     code, printed, _ = run(state, "explain", "orders", "-o", "json")
     assert code == 0

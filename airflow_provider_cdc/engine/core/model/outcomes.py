@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from ..html_tables import html_table
 from ..summaries import counts_text, names_text, place_text
 
 
@@ -103,3 +104,22 @@ class Outcome:
             f"<Outcome {self.consumer} consumed {taken or 'nothing'}"
             f"{' into ' if targets else ''}{targets} in {self.seconds:.1f} s>"
         )
+
+    def _repr_html_(self) -> str:
+        """The table that a notebook shows."""
+        streams = html_table(
+            ("stream", "after version", "through version", "rows"),
+            (
+                (each.name, each.after_version, each.through_version, counts_text(each.rows))
+                for each in self.streams
+            ),
+            f"{self.consumer}, {self.seconds:.1f} s",
+        )
+        statements = html_table(
+            ("target", "result", "version"),
+            (
+                (place_text(each.target), each.result.value.replace("_", " "), each.target_version)
+                for each in self.statements
+            ),
+        )
+        return streams + statements
