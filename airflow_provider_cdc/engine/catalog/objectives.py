@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from ..core.change_sets.read_plan import ReadPlan
 from ..core.figures import counted, length_text
 from ..core.model.alerts import Objective, ObjectiveState, ObjectiveStatus
 from ..core.model.stream import Stream
+from ..core.summaries import moment_text
 from ..core.upserts.quarantine_size import QuarantineSize
 from ..core.verification.proof import VerificationState
 from .stream_status import StreamStatus
@@ -58,25 +59,25 @@ def lag_of(status: StreamStatus, now: datetime) -> timedelta:
 def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> ObjectiveState:
     objective_status, reason = (
         ObjectiveStatus.MET,
-        f"it is kept until {_moment(status.stale_after)}",
+        f"it is kept until {moment_text(status.stale_after)}",
     )
     if status.invalid_reason is not None:
         objective_status, reason = ObjectiveStatus.BREACHED, status.invalid_reason
     elif status.stale:
         objective_status, reason = (
             ObjectiveStatus.BREACHED,
-            f"stale_after has passed: {_moment(status.stale_after)}",
+            f"stale_after has passed: {moment_text(status.stale_after)}",
         )
     elif now >= status.stale_after - margin:
         objective_status, reason = (
             ObjectiveStatus.AT_RISK,
-            f"it goes stale after {_moment(status.stale_after)}",
+            f"it goes stale after {moment_text(status.stale_after)}",
         )
     elif status.may_have_data and now >= status.kept_until:
         objective_status = ObjectiveStatus.AT_RISK
         reason = (
-            f"its source promises to keep what it needs only until {_moment(status.kept_until)}:"
-            " run MaintainStreams"
+            "its source promises to keep what it needs only until"
+            f" {moment_text(status.kept_until)}: run MaintainStreams"
         )
     return ObjectiveState(Objective.STALENESS, objective_status, reason)
 
@@ -139,7 +140,3 @@ def _verification(checks: Sequence[VerificationState]) -> ObjectiveState:
 
 def _kept_within(longest: timedelta, lag: timedelta) -> ObjectiveStatus:
     return ObjectiveStatus.BREACHED if lag > longest else ObjectiveStatus.MET
-
-
-def _moment(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
