@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.hooks.connection import CdcConnection
 
+    from .text_tables import Column
+
 _TABLE = "table"
 _LEAST_SECONDS = 0.5
 
@@ -157,12 +159,11 @@ def doctor(args: Namespace) -> None:
         try:
             extra = Connection.get_connection_from_secrets(args.conn_id).extra_dejson
             settings = CdcConnection.from_extra(args.conn_id, extra)
-        except AirflowNotFoundException:
-            yield Finding(name, "does not exist", "create a connection of type cdc")
-            yield from on_this_machine()
-            return
-        except CdcError as error:
-            yield Finding(name, error.problem, error.fix)
+        except (AirflowNotFoundException, CdcError) as error:
+            if isinstance(error, CdcError):
+                yield Finding(name, error.problem, error.fix)
+            else:
+                yield Finding(name, "does not exist", "create a connection of type cdc")
             yield from on_this_machine()
             return
         yield Finding(name, f"state folder {settings.state}")
@@ -198,25 +199,19 @@ def watch(args: Namespace) -> None:
 def history(args: Namespace) -> None:
     """Print the moves of a stream; see :func:`get_commands`."""
     from .lines import history_lines  # noqa: PLC0415
-    from .text_tables import HISTORY, print_table  # noqa: PLC0415
+    from .text_tables import HISTORY  # noqa: PLC0415
 
     lines = _lines(args.conn_id, lambda settings: history_lines(settings.catalog(), args.name))
-    if args.output == _TABLE:
-        print_table(HISTORY, lines)
-    else:
-        _print(lines, args.output)
+    _show(HISTORY, lines, args.output)
 
 
 def explain(args: Namespace) -> None:
     """Print how the change set of a stream would be read; see :func:`get_commands`."""
     from .lines import plan_lines  # noqa: PLC0415
-    from .text_tables import PLAN, print_table  # noqa: PLC0415
+    from .text_tables import PLAN  # noqa: PLC0415
 
     lines = _lines(args.conn_id, lambda settings: plan_lines(settings.catalog(), args.name))
-    if args.output == _TABLE:
-        print_table(PLAN, lines)
-    else:
-        _print(lines, args.output)
+    _show(PLAN, lines, args.output)
 
 
 def advance(args: Namespace) -> None:
@@ -246,25 +241,19 @@ def _act(act: str, args: Namespace) -> None:
 def change_streams(args: Namespace) -> None:
     """Print the change streams of a connection; see :func:`get_commands`."""
     from .lines import change_stream_lines  # noqa: PLC0415
-    from .text_tables import CHANGE_STREAMS, print_table  # noqa: PLC0415
+    from .text_tables import CHANGE_STREAMS  # noqa: PLC0415
 
     lines = _lines(args.conn_id, lambda settings: change_stream_lines(settings.change_streams()))
-    if args.output == _TABLE:
-        print_table(CHANGE_STREAMS, lines)
-    else:
-        _print(lines, args.output)
+    _show(CHANGE_STREAMS, lines, args.output)
 
 
 def upsert_tables(args: Namespace) -> None:
     """Print the upsert tables of a connection; see :func:`get_commands`."""
     from .lines import upsert_lines  # noqa: PLC0415
-    from .text_tables import UPSERT_TABLES, print_table  # noqa: PLC0415
+    from .text_tables import UPSERT_TABLES  # noqa: PLC0415
 
     lines = _lines(args.conn_id, lambda settings: upsert_lines(settings.catalog()))
-    if args.output == _TABLE:
-        print_table(UPSERT_TABLES, lines)
-    else:
-        _print(lines, args.output)
+    _show(UPSERT_TABLES, lines, args.output)
 
 
 def _lines(
@@ -288,6 +277,16 @@ def _lines(
         return checked(settings.catalog(), query(settings))
     except (CdcError, AirflowNotFoundException) as error:
         raise SystemExit(str(error)) from None
+
+
+def _show(columns: Sequence[Column], lines: Sequence[Mapping[str, Any]], output: str) -> None:
+    """Print ``lines``: a table of ``columns``, or all columns in another of Airflow's formats."""
+    from .text_tables import print_table  # noqa: PLC0415
+
+    if output == _TABLE:
+        print_table(columns, lines)
+    else:
+        _print(lines, output)
 
 
 def _print(lines: Sequence[Mapping[str, Any]], output: str) -> None:
