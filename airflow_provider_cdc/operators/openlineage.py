@@ -19,6 +19,7 @@ from airflow.providers.common.compat.openlineage.facet import (
 from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.facet_v2 import dataset_version_dataset
 
+from airflow_provider_cdc.engine.catalog.stream_lines import without_credentials
 from airflow_provider_cdc.engine.core.errors import InvalidName
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome
 from airflow_provider_cdc.engine.core.names import table_name
@@ -54,18 +55,13 @@ def dataset_name(location: str) -> tuple[str, str]:
 
     :param location: a path, a URI, or a name in a catalog
     """
-    parts = urlsplit(location)
+    parts = urlsplit(without_credentials(location))
     if location.startswith("/") or parts.scheme == "file":
         return "file", parts.path
     if not parts.netloc:
         return "spark_catalog", location
     scheme = "s3" if parts.scheme in _S3 else parts.scheme
-    # A location has no password, but a caller may have written one.
-    host = parts.netloc
-    user, at, _ = host.rpartition("@")
-    if at and ":" in user:
-        host = host.rpartition("@")[2]
-    return f"{scheme}://{host}", parts.path.strip("/")
+    return f"{scheme}://{parts.netloc}", parts.path.strip("/")
 
 
 def _facets(table: str, version: int) -> dict[str, Any]:
