@@ -53,7 +53,7 @@ class Problem:
         return cls(
             503,
             f"The API server cannot read the state folder of {conn_id}: {error}.",
-            "The page reads two files of that folder. Give the API server the address and the"
+            "The page reads three files of that folder. Give the API server the address and the"
             " credentials that workers have, or mount the folder on its machine. The streams"
             " themselves are not affected.",
         )

@@ -19,11 +19,12 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
 
 from airflow_provider_cdc.dag_factories.dag_ids import StreamAction, action_dag_id
 from airflow_provider_cdc.engine.core.monitoring.status_snapshot import StatusSnapshot
+from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
 
 from .actions import ActionRequest, may_run, possible_actions, start
 from .connections import cdc_connections
 from .problems import NoAnswer, Problem
-from .snapshots import lags_of, moves_of, snapshot_of
+from .snapshots import lags_in, moves_in, snapshot_in, snapshots_of
 
 _CONTENT_TYPES = {
     "page.css": "text/css; charset=utf-8",
@@ -46,8 +47,16 @@ router = APIRouter(dependencies=[Depends(requires_access_view(AccessView.PLUGINS
 ConnectionId = Annotated[str, Path(max_length=250)]
 
 
-def _snapshot(connection_id: ConnectionId) -> StatusSnapshot:
-    return snapshot_of(connection_id)
+def _snapshots(connection_id: ConnectionId) -> StatusSnapshots:
+    return snapshots_of(connection_id)
+
+
+# FastAPI makes it once for each request, so the connection is looked up once.
+Snapshots = Annotated[StatusSnapshots, Depends(_snapshots)]
+
+
+def _snapshot(snapshots: Snapshots, connection_id: ConnectionId) -> StatusSnapshot:
+    return snapshot_in(snapshots, connection_id)
 
 
 Snapshot = Annotated[StatusSnapshot, Depends(_snapshot)]
@@ -87,24 +96,30 @@ def streams(found: Snapshot) -> Response:
 
 
 @router.get("/api/connections/{connection_id}/streams/{stream:path}")
-def stream(found: Snapshot, connection_id: ConnectionId, stream: str, user: GetUserDep) -> Response:
+def stream(
+    found: Snapshot,
+    snapshots: Snapshots,
+    connection_id: ConnectionId,
+    stream: str,
+    user: GetUserDep,
+) -> Response:
     """One stream, by its id or its name, with its lags and its moves over the last days, and what
     the user may do.
     """
     line = next((each for each in found.lines if stream in (each.stream_id, each.name)), None)
     if line is None:
         raise NoAnswer(Problem.no_such_stream(stream))
-    lags = lags_of(connection_id, [line.stream_id]).get(line.stream_id, ())
-    moves = moves_of(connection_id, line.stream_id)
+    lags = lags_in(snapshots, [line.stream_id]).get(line.stream_id, ())
+    moves = moves_in(snapshots, line.stream_id)
     actions = possible_actions(user, connection_id)
     content = {"as_of": found.as_of, "line": line, "lags": lags}
     return json_response(content | {"moves": moves, "actions": actions})
 
 
 @router.get("/api/connections/{connection_id}/upsert-tables")
-def upsert_tables(found: Snapshot, connection_id: ConnectionId) -> Response:
+def upsert_tables(found: Snapshot, snapshots: Snapshots) -> Response:
     """The upsert tables, with the lags of the streams on their changes."""
-    lags = lags_of(connection_id, [line.stream_id for line in found.upsert_tables])
+    lags = lags_in(snapshots, [line.stream_id for line in found.upsert_tables])
     content = {"as_of": found.as_of, "upsert_tables": found.upsert_tables, "lags": lags}
     return json_response(content | {"omitted": found.omitted})
 
