@@ -22,6 +22,7 @@ from airflow_provider_cdc.engine.consumption.ports import Failure
 from airflow_provider_cdc.engine.consumption.statement_errors import refused
 from airflow_provider_cdc.engine.consumption.stream_outcomes import stream_outcome
 from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan, Strategy
+from airflow_provider_cdc.engine.core.consumption.source_notes import TakenVersions, noted
 from airflow_provider_cdc.engine.core.errors import TableNotFound
 from airflow_provider_cdc.engine.core.model.outcomes import StreamOutcome
 from airflow_provider_cdc.engine.core.model.tables import Table
@@ -75,9 +76,12 @@ class DeltaRsWriter:
         except duckdb.Error as error:
             raise refused(statement, str(error).partition("\n")[0], text) from None
 
-    def run(self, text: str, location: str, app_id: str, version: int) -> None:
+    def run(
+        self, text: str, location: str, app_id: str, version: int, taken: Sequence[TakenVersions]
+    ) -> None:
         if not self._is_recorded(location, app_id, version):
-            self._executed(text, transaction=Transaction(app_id, version))
+            mark = noted(None, taken)
+            self._executed(text, transaction=Transaction(app_id, version), mark=mark)
 
     def record(self, location: str, app_id: str, version: int) -> None:
         if self._is_recorded(location, app_id, version):

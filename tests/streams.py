@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_cdc.engine.core.consumption.source_notes import TakenVersions, noted
 from airflow_provider_cdc.engine.core.delta.log_actions import Commit
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
 from airflow_provider_cdc.engine.core.model.sources import Base, Offset, Source
@@ -81,9 +82,18 @@ def offset_at(table: Path, version: int) -> Offset:
 
 
 def add_file(
-    table: Path, version: int, moment: datetime, size: int = 1, *, data_change: bool = True
+    table: Path,
+    version: int,
+    moment: datetime,
+    size: int = 1,
+    *,
+    data_change: bool = True,
+    taken: Sequence[TakenVersions] = (),
 ) -> None:
-    """Commit a file that no test reads to the log of a table, which is created if it is missing."""
+    """Commit a file that no test reads to the log of a table, which is created if it is missing.
+
+    :param taken: a statement of a consumption that took this commits the file
+    """
     file = {
         "path": f"f{version}",
         "size": size,
@@ -92,11 +102,13 @@ def add_file(
         # Without data change, rows keep their earlier commit version.
         "defaultRowCommitVersion": version if data_change else version - 1,
     }
-    info = {"timestamp": int(moment.timestamp() * 1000)}
+    info = {"timestamp": int(moment.timestamp() * 1000), "userMetadata": noted(None, taken)}
+    actions: list[dict[str, Any]] = [{"commitInfo": info}, {"add": file}]
+    if taken:
+        actions.append({"txn": {"appId": f"cdc/c{version}/0/0", "version": 1}})
     log = table / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
-    lines = map(json.dumps, ({"commitInfo": info}, {"add": file}))
-    (log / f"{version:020d}.json").write_text("\n".join(lines), encoding="utf-8")
+    (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)), "utf-8")
 
 
 def new_commit(version: int, operation: str = "WRITE", **fields: Any) -> Commit:

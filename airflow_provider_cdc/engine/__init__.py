@@ -49,6 +49,7 @@ from .core.errors import (
 )
 from .core.history.options import Absent, Deleted, OnNull, OnTie
 from .core.model.outcomes import Outcome, StatementOutcome
+from .core.model.provenance import Provenance, SourceVersions, VersionSpan
 from .core.model.sources import FileFormat, Folder, Offset
 from .core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
 from .core.progress import Progress, ProtocolPoint
@@ -132,8 +133,10 @@ __all__ = [
     "Point",
     "Progress",
     "ProtocolPoint",
+    "Provenance",
     "ReadPlan",
     "Record",
+    "SourceVersions",
     "StatementFailed",
     "StatementOutcome",
     "StoreUnreachable",
@@ -165,6 +168,7 @@ __all__ = [
     "Verification",
     "VerificationState",
     "Version",
+    "VersionSpan",
     "Watch",
     "WriteResult",
     "local_session",

@@ -19,10 +19,10 @@ from airflow.providers.common.compat.openlineage.facet import (
 from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.facet_v2 import dataset_version_dataset
 
-from airflow_provider_cdc.engine.catalog.stream_lines import without_credentials
 from airflow_provider_cdc.engine.core.errors import InvalidName
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome
 from airflow_provider_cdc.engine.core.names import table_name
+from airflow_provider_cdc.engine.core.shown_values import without_credentials
 
 _S3 = ("s3", "s3a", "s3n")
 _ROWS = "numOutputRows"

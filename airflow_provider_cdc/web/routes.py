@@ -112,7 +112,12 @@ def stream(
     lags = lags_in(snapshots, [line.stream_id]).get(line.stream_id, ())
     moves = moves_in(snapshots, line.stream_id)
     actions = possible_actions(user, connection_id)
-    content = {"as_of": found.as_of, "line": line, "lags": lags}
+    held = [
+        target
+        for target in found.targets
+        if any(each.stream == line.name for each in target.provenance.sources)
+    ]
+    content = {"as_of": found.as_of, "line": line, "lags": lags, "held": held}
     return json_response(content | {"moves": moves, "actions": actions})
 
 
@@ -133,13 +138,16 @@ def change_streams(found: Snapshot) -> Response:
 
 @router.get("/api/connections/{connection_id}/targets")
 def targets(found: Snapshot) -> Response:
-    """The targets that were verified, with what their last checks found."""
+    """The targets: which versions of their sources they hold, and what their last verifications
+    found.
+    """
     checks = [
         {"stream_id": line.stream_id, "stream": line.name, **msgspec.to_builtins(check)}
         for line in found.lines
         for check in line.verifications
     ]
-    return json_response({"as_of": found.as_of, "targets": checks})
+    content = {"as_of": found.as_of, "targets": checks, "held": found.targets}
+    return json_response(content | {"omitted": found.omitted})
 
 
 @router.get("/api/connections/{connection_id}/alerts")

@@ -17,8 +17,14 @@ from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.change_streams.captures import Capture, CapturedGroup
 from airflow_provider_cdc.engine.core.change_streams.stamps import stamp_of
+from airflow_provider_cdc.engine.core.consumption.source_notes import TakenVersions
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model.outcomes import Outcome, StreamOutcome
+from airflow_provider_cdc.engine.core.model.outcomes import (
+    Outcome,
+    StatementOutcome,
+    StatementResult,
+    StreamOutcome,
+)
 from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.upserts.job_records import Job, JobClass
 from airflow_provider_cdc.engine.core.verification.proof import VerificationState
@@ -91,16 +97,24 @@ class PageSite:
         register(self.state, stream)
 
     def _add_consumptions(self, name: str) -> None:
-        """Consumptions of a stream as the registry shows them, 50, 40, ... 10 minutes ago."""
-        for minutes in range(50, 0, -10):
+        """Consumptions of a stream as the registry shows them, 50, 40, ... 10 minutes ago, and
+        their target.
+        """
+        target = self.root / "waiting_copy"
+        for version, minutes in enumerate(range(50, 0, -10)):
             moment = utc_now() - minutes * timedelta(minutes=1)
             registry = Registry(str(self.state), clock=partial(_same, moment))
             snapshot = registry.snapshot()
             rows = {"inserted": minutes * 10, "updated": 100, "deleted": 500 // minutes}
             taken = StreamOutcome(f"id of {name}", name, 0, 0, "nothing", rows, (), moment)
+            versions = TakenVersions(name, f"lake.{name}", "a-table-id", version - 1, version)
+            add_file(target, version, moment, taken=[versions])
+            statement = StatementOutcome(
+                0, "lake.waiting_copy", StatementResult.APPLIED, version, location=str(target)
+            )
             stream = replace(
                 snapshot.get(name),
-                last_outcome=Outcome("c", CONSUMER, (taken,), (), minutes / 10),
+                last_outcome=Outcome("c", CONSUMER, (taken,), (statement,), minutes / 10),
                 last_consumed_at=moment,
             )
             changes = [Change(stream, Transition.COMMITTED)]

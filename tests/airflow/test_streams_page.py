@@ -210,8 +210,18 @@ def test_views_show_upsert_tables_change_streams_and_targets(page) -> None:
     stuck = [each["partition"] for each in consumer["partitions"] if each["is_stuck"]]
     assert stuck == [1]
 
-    (target,) = get(page, "/api/connections/cdc_page/targets").json["targets"]
+    found = get(page, "/api/connections/cdc_page/targets").json
+    (target,) = found["targets"]
     assert (target["target"], target["stream"]) == ("lake.current_copy", "current")
+    (held,) = found["held"]
+    (source,) = held["provenance"]["sources"]
+    assert (held["target"], held["provenance"]["version"]) == ("lake.waiting_copy", 4)
+    assert (source["source"], source["spans"]) == (
+        "lake.waiting",
+        [{"after_version": -1, "through_version": 4}],
+    )
+    assert get(page, "/api/connections/cdc_page/streams/waiting").json["held"] == [held]
+    assert get(page, "/api/connections/cdc_page/streams/late").json["held"] == []
 
 
 def test_stream_is_found_by_its_id_and_by_its_name(page) -> None:

@@ -120,6 +120,7 @@ class Scene(UpsertLab):
             }
             | bounds,
             "replay": {"archive": self.path("archive"), "as_of": None},
+            "provenance": {"target": self.path("copy"), "version": None},
             "verify_target": {
                 "name": "s",
                 "target": self.path("copy"),

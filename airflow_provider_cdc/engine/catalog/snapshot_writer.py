@@ -23,6 +23,7 @@ from ..storage.state.status_snapshots import StatusSnapshots
 from .change_stream_catalog import ChangeStreamCatalog
 from .objectives import Observation
 from .stream_lines import by_trouble, line_of
+from .target_lines import TargetLines
 from .upsert_jobs import apply_watermark
 
 _SHOWN_ALERTS = 200
@@ -54,6 +55,7 @@ class SnapshotWriter:
         )
         self._applies = ApplyTimes(state, files, clock)
         self._jobs = JobHistory(state, storage_options)
+        self._targets = TargetLines(state, files)
 
     def write(
         self,
@@ -68,6 +70,8 @@ class SnapshotWriter:
         before = self._snapshots.newest()
         known = {} if before is None else {line.stream_id: line for line in before.lines}
         earlier = () if before is None else before.alerts
+        targets = {} if before is None else {line.location: line for line in before.targets}
+        streams = [seen.stream for seen, _ in findings if seen.stream is not None]
         omitted: list[str] = []
         lines = (
             line_of(seen, states, known.get(seen.status.stream_id), now)
@@ -80,6 +84,7 @@ class SnapshotWriter:
             alerts=(*reversed(sent), *earlier)[:_SHOWN_ALERTS],
             upsert_tables=tuple(self._upsert_lines(findings, now, omitted)),
             change_streams=tuple(self._change_stream_lines(omitted)),
+            targets=tuple(self._targets.read(streams, targets, omitted)),
             omitted=tuple(omitted),
         )
         self._snapshots.save(snapshot)

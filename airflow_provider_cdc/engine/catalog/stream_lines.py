@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -19,13 +18,10 @@ from ..core.monitoring.status_snapshot import (
     TableLine,
     VerificationLine,
 )
+from ..core.shown_values import without_credentials
 from ..core.verification.proof import VerificationState
 from .objectives import Observation
 from .stream_status import BaseStatus
-
-# A container may come before the @ of a store's address, as in abfss://container@account.
-_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
-_QUERY = re.compile(r"[?].*", re.DOTALL)
 
 
 def line_of(
@@ -90,16 +86,6 @@ def by_trouble(lines: Iterable[StreamLine]) -> list[StreamLine]:
         )
 
     return sorted(lines, key=key)
-
-
-def without_credentials(location: str) -> str:
-    """``location`` without a password, and without what follows a question mark, which may be a
-    token.
-    """
-    scheme, separator, _ = location.partition("://")
-    if not separator or scheme == "file":
-        return location
-    return _QUERY.sub("", _PASSWORD.sub("://", location))
 
 
 def _table_line(base: BaseStatus) -> TableLine:

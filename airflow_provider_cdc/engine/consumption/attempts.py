@@ -8,15 +8,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from ..core.change_sets.read_plan import ReadPlan, Strategy
+from ..core.consumption.source_notes import TakenVersions
 from ..core.consumption.statement_log import StatementState
 from ..core.consumption_lines import changes_line, closing_line, reading_lines, statement_line
 from ..core.errors import BRING_BACK, CdcError, StatementFailed, StreamConflict, StreamStale
 from ..core.model.consumption import Consumption, PlannedStatement, StreamRange, TableRange
 from ..core.model.lifecycle import Transition
 from ..core.model.outcomes import Outcome, StatementOutcome, StatementResult, StreamOutcome
+from ..core.model.provenance import BEFORE_ALL
 from ..core.model.stream import Phase, Stream
 from ..core.names import consumer_name
 from ..core.progress import Listener, Progress, ProtocolPoint
+from ..core.shown_values import without_credentials
 from ..core.sql.statements import Statement
 from ..storage.registry.consumptions import Consumptions
 from ..storage.registry.registry import Registry
@@ -66,6 +70,7 @@ class Attempt:
         self.parts = parts
         self.consumer = consumer_name(consumer)
         self._started = time.monotonic()
+        self._taken: dict[str, tuple[TakenVersions, ...]] = {}
 
     def owns(self, stream: Stream, statements: Sequence[Statement]) -> bool:
         """Whether this attempt may finish the open consumption of ``stream``. The consumption must
@@ -104,6 +109,7 @@ class Attempt:
         streams = [span.stream for span in views.spans]
         taken = {item.stream_id: item for item in consumption.streams}
         for stream, plans in zip(streams, views.plans, strict=True):
+            self._taken[stream.stream_id] = _taken(stream, taken[stream.stream_id], plans)
             for line in reading_lines(stream, taken[stream.stream_id], plans):
                 log.info("%s", line)
         began = time.monotonic()
@@ -141,7 +147,8 @@ class Attempt:
             if consumption.attempts > 1:
                 # An earlier attempt planned it.
                 self.parts.planner.check_in_place(statement, planned)
-            state = self.parts.targets.apply(consumption, planned, statement, views)
+            taken = self._taken_by(consumption, statement)
+            state = self.parts.targets.apply(consumption, planned, statement, views, taken)
             _check_empty(state, planned)
             result = StatementResult.APPLIED
         self.report(ProtocolPoint.AFTER_STATEMENT, consumption, planned.index)
@@ -202,6 +209,19 @@ class Attempt:
             fix="give each consumer its own stream",
         )
 
+    def _taken_by(
+        self, consumption: Consumption, statement: Statement
+    ) -> tuple[TakenVersions, ...]:
+        """What a statement takes. In a transaction, its rows may come from any stream that was used
+        before it.
+        """
+        return tuple(
+            each
+            for item in consumption.streams
+            for each in self._taken[item.stream_id]
+            if consumption.is_open_ended or item.name in statement.streams
+        )
+
     def _outcome(
         self,
         consumption: Consumption,
@@ -219,6 +239,30 @@ def range_of(span: StreamSpan) -> StreamRange:
         TableRange(table.start.version, table.end, table.seen_through) for table in span.tables
     )
     return StreamRange(span.stream.stream_id, span.stream.name, tables)
+
+
+def _taken(
+    stream: Stream, taken: StreamRange, plans: Sequence[ReadPlan]
+) -> tuple[TakenVersions, ...]:
+    """What a consumption takes of ``stream``, for the commits of its statements."""
+    return tuple(
+        TakenVersions(
+            stream.name,
+            without_credentials(base.source.name),
+            base.source.table_id,
+            BEFORE_ALL if _is_whole(table, plan) else table.after_version,
+            table.through.version,
+        )
+        for base, table, plan in zip(stream.bases, taken.tables, plans, strict=True)
+    )
+
+
+def _is_whole(taken: TableRange, plan: ReadPlan) -> bool:
+    """Whether a target has all rows of the source after it took this range."""
+    if plan.strategy is Strategy.COMPARISON:
+        # Healing a target does not move the offset.
+        return taken.through.version > taken.after_version
+    return plan.strategy is Strategy.INITIAL_ROWS
 
 
 def statement_failed(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..core.change_sets.read_plan import ReadPlan
+from ..core.consumption.source_notes import TakenVersions
 from ..core.model.outcomes import StreamOutcome
 from ..core.model.tables import Table
 from ..core.names import TableName
@@ -53,10 +54,14 @@ class StatementWriter(Protocol):
         :raises InvalidStatement: it cannot be parsed or resolved
         """
 
-    def run(self, text: str, location: str, app_id: str, version: int) -> None:
+    def run(
+        self, text: str, location: str, app_id: str, version: int, taken: Sequence[TakenVersions]
+    ) -> None:
         """Run the statement ``text`` and commit it to the table at ``location`` with the
         transaction ``version`` of ``app_id``. Skip it if the table has recorded that version or a
         later one. Fail if another commit records a version of ``app_id`` at the same time.
+
+        :param taken: what the statement takes of its sources, for the user metadata of the commit
         """
 
     def record(self, location: str, app_id: str, version: int) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ..core.consumption.source_notes import TakenVersions
 from ..core.consumption.statement_log import (
     APPLY_VERSION,
     StatementState,
@@ -67,17 +68,19 @@ class Targets:
         planned: PlannedStatement,
         statement: Statement,
         views: Mapping[str, str],
+        taken: Sequence[TakenVersions],
     ) -> StatementState:
         """Run ``statement`` so that it commits at most once, and return the state of its target.
 
         :param views: the temporary view of each stream that the statement reads
+        :param taken: what it takes of its sources
         :raises StreamConflict: somebody took the consumption over and fenced the statement off
         :raises Exception: any error of the statement itself, if it did not commit
         """
         text = text_to_run(statement, views, created=planned.created)
         app_id = application_id(consumption, planned.index)
         try:
-            self._writer.run(text, planned.location, app_id, APPLY_VERSION)
+            self._writer.run(text, planned.location, app_id, APPLY_VERSION, taken)
         except Exception:
             # The log shows whether the statement committed before the error.
             state = self.log.state(consumption, planned)

@@ -31,6 +31,7 @@ from .services import Services
 from .session.failures import lost_sessions_explained
 from .session.session_checks import check_session
 from .streams.administration import StreamAdministration
+from .tables.target_provenance import TargetProvenance
 from .upserts.upsert_administration import UpsertAdministration
 from .upserts.upserting import Upserting
 from .verification.target_verification import TargetVerification
@@ -96,6 +97,10 @@ def _partitions(engine: Engine) -> PartitionVerbs:
 
 def _history(engine: Engine) -> HistoryVerbs:
     return engine._parts.history
+
+
+def _provenance(engine: Engine) -> TargetProvenance:
+    return engine._services.provenance
 
 
 def _verification(engine: Engine) -> TargetVerification:
@@ -310,6 +315,7 @@ class Engine:
 
     archive_changes = _delegate(Archives.archive_changes, _archives)
     replay = _delegate(Archives.replay, _archives)
+    provenance = _delegate(TargetProvenance.provenance, _provenance)
     verify_target = _delegate(TargetVerification.verify_target, _verification)
 
     create_change_stream = _delegate(ChangeStreamVerbs.create_change_stream, _change_streams)

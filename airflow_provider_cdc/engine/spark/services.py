@@ -7,11 +7,13 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
+from ..storage.delta.provenances import Provenances
 from .archiving.archives import Archives
 from .consumption.stream_consumption import StreamConsumption
 from .parts import Parts
 from .reading.stream_reading import StreamReading
 from .streams.administration import StreamAdministration
+from .tables.target_provenance import TargetProvenance
 from .upserts.upsert_administration import UpsertAdministration
 from .upserts.upserting import Upserting
 from .verification.target_verification import TargetVerification
@@ -51,6 +53,7 @@ class Services:
             parts.archiving, parts.archive_tables, parts.archived, parts.feeds.moment_of
         )
         self.verification = TargetVerification(parts.verifying)
+        self.provenance = TargetProvenance(parts.tables, Provenances(parts.files))
         self.upserts = UpsertAdministration(
             parts.catalog.for_upserts(),
             parts.upsert_tables,

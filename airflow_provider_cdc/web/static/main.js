@@ -16,7 +16,7 @@ const LATE_SECONDS = 900;
 const OTHER_VIEWS = {
   "upsert-tables": upsertTablesView,
   "change-streams": changeStreamsView,
-  targets: ({ targets }, connection) => targetsView(targets, connection),
+  targets: targetsView,
   alerts: ({ alerts }, connection) => alertsView(alerts, connection),
 };
 

@@ -5,9 +5,10 @@ import { address, openInAirflow, taskAddress } from "./connection.js";
 import { element } from "./elements.js";
 import { consumer } from "./overview.js";
 import { consumptionPlot, lagPlot, offsetLine } from "./plots.js";
+import { heldTable } from "./targets.js";
 import { CONDITIONS, bytes, counted, fromNow, lag, length, since, time } from "./words.js";
 
-export function streamView({ line, lags, moves, actions, as_of: asOf }, connection) {
+export function streamView({ line, lags, moves, actions, held, as_of: asOf }, connection) {
   const now = Date.now();
   const { word, level, meaning } = CONDITIONS[line.condition];
   return element("section", { class: "stream" },
@@ -28,6 +29,8 @@ export function streamView({ line, lags, moves, actions, as_of: asOf }, connecti
       element("p", { class: "reason" }, `${table.location}; ${counted(table.commits_behind, "commit")} with data, ${bytes(table.bytes_behind)}`),
       table.problem && element("p", { class: "problem" }, table.problem),
       offsetLine(table, ["at_risk", "stale"].includes(line.condition)))),
+    element("h2", {}, "Targets"),
+    heldTable(held, null),
     element("h2", {}, "Facts"),
     facts(line, now),
     element("h2", {}, "History"),

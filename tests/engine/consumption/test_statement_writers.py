@@ -36,7 +36,7 @@ def table(tmp_path: Path, writer: StatementWriter) -> str:
     """A table with the rows 1 and 2."""
     location = str(tmp_path / "table")
     writer.create(f"CREATE TABLE delta.`{location}` USING delta AS SELECT 1 AS id", "made")
-    writer.run(f"INSERT INTO delta.`{location}` SELECT 2", location, "setup", 1)
+    writer.run(f"INSERT INTO delta.`{location}` SELECT 2", location, "setup", 1, ())
     return location
 
 
@@ -54,7 +54,7 @@ def version(location: str) -> int:
 
 def test_run_commits_once_with_its_transaction(writer: StatementWriter, table: str) -> None:
     for _ in range(2):
-        writer.run(insert(table), table, APP, 1)
+        writer.run(insert(table), table, APP, 1, ())
 
     assert (rows(table), version(table)) == ([1, 2, 3], 2)
     assert DeltaTable(table).transaction_version(APP) == 1
@@ -70,7 +70,7 @@ def test_record_commits_its_transaction_without_a_row(writer: StatementWriter, t
 
 def test_run_is_skipped_after_a_later_transaction(writer: StatementWriter, table: str) -> None:
     writer.record(table, APP, 2)
-    writer.run(insert(table), table, APP, 1)
+    writer.run(insert(table), table, APP, 1, ())
 
     assert (rows(table), version(table)) == ([1, 2], 2)
 
@@ -79,7 +79,7 @@ def test_statement_that_fails_has_ended_without_a_commit(
     writer: StatementWriter, table: str
 ) -> None:
     with pytest.raises(Exception, match="x") as caught:
-        writer.run(insert(table, "CAST('x' AS INT)"), table, APP, 1)
+        writer.run(insert(table, "CAST('x' AS INT)"), table, APP, 1, ())
 
     failure = writer.failure(caught.value)
     assert failure.has_ended
@@ -91,7 +91,7 @@ def test_statement_that_fails_has_ended_without_a_commit(
 def test_restore_commits_the_earlier_rows_with_its_mark(
     writer: StatementWriter, table: str
 ) -> None:
-    writer.run(insert(table), table, APP, 1)
+    writer.run(insert(table), table, APP, 1, ())
     writer.restore(table, 1, "undone")
 
     assert (rows(table), version(table)) == ([1, 2], 3)
@@ -101,7 +101,7 @@ def test_restore_commits_the_earlier_rows_with_its_mark(
 
 
 def test_restore_fails_if_a_file_is_missing(writer: StatementWriter, table: str) -> None:
-    writer.run(f"DELETE FROM delta.`{table}` WHERE id = 2", table, APP, 1)
+    writer.run(f"DELETE FROM delta.`{table}` WHERE id = 2", table, APP, 1, ())
     before, after = (
         set(DeltaTable(table, version=version).get_add_actions()["path"].to_pylist())
         for version in (1, 2)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,12 +16,22 @@ from airflow_provider_cdc.engine.catalog import snapshot_writer
 from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.catalog.stream_lines import without_credentials
+from airflow_provider_cdc.engine.core.consumption.source_notes import TakenVersions
 from airflow_provider_cdc.engine.core.model.alerts import Alert
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model.outcomes import (
+    Outcome,
+    StatementOutcome,
+    StatementResult,
+)
 from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.monitoring.conditions import Condition
 from airflow_provider_cdc.engine.core.monitoring.status_snapshot import StatusSnapshot, StreamLine
+from airflow_provider_cdc.engine.core.shown_values import without_credentials
+from airflow_provider_cdc.engine.storage.delta.provenances import Provenances
 from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
+from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -182,3 +194,85 @@ def test_folder_without_a_monitor_has_no_snapshot(tmp_path: Path) -> None:
 )
 def test_location_shows_no_credentials(location: str, shown: str) -> None:
     assert without_credentials(location) == shown
+
+
+def consume(site: Site, target: Path, version: int, through: int) -> None:
+    """Commit a statement to a target, and its consumption to the registry."""
+    add_file(target, version, site.now, taken=[TakenVersions("s", "lake.s", "i", -1, through)])
+    written = StatementOutcome(
+        0, "lake.copy", StatementResult.APPLIED, version, location=str(target)
+    )
+    registry = Registry(str(site.state), clock=lambda: site.now)
+    snapshot = registry.snapshot()
+    stream = replace(snapshot.get("s"), last_outcome=Outcome("c", "me", (), (written,), 1.0))
+    registry.transact(snapshot, [Change(stream, Transition.COMMITTED)], actor="me")
+
+
+def held(site: Site) -> list[tuple[str, int, list[int]]]:
+    return [
+        (
+            line.target,
+            line.provenance.version,
+            [each.through_version for each in line.provenance.sources],
+        )
+        for line in site.check().targets
+    ]
+
+
+def test_snapshot_has_the_source_versions_of_targets(site: Site) -> None:
+    site.add("s")
+    assert held(site) == []
+    target = site.root / "copy"
+    consume(site, target, 0, 5)
+    assert held(site) == [("lake.copy", 0, [5])]
+    consume(site, target, 1, 9)
+    add_file(target, 2, site.now)
+    assert held(site) == [("lake.copy", 2, [9])]
+    assert site.check().targets[0].provenance.unknown_versions == (2,)
+
+
+def test_target_that_no_consumption_wrote_since_is_not_read(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("s")
+    consume(site, site.root / "copy", 0, 5)
+    assert held(site) == [("lake.copy", 0, [5])]
+    monkeypatch.delattr(Provenances, "newest")
+    assert held(site) == [("lake.copy", 0, [5])]
+
+
+def test_target_with_a_long_log_shows_its_newest_commits(site: Site) -> None:
+    site.add("s")
+    target = site.root / "copy"
+    for version in range(30):
+        add_file(target, version, site.now)
+    consume(site, target, 30, 5)
+    (line,) = site.check().targets
+    assert line.provenance.since_version == 11
+    assert line.provenance.unknown_versions == tuple(range(11, 30))
+
+
+def test_target_that_was_dropped_is_not_shown(site: Site) -> None:
+    site.add("s")
+    target = site.root / "copy"
+    consume(site, target, 0, 5)
+    shutil.rmtree(target)
+    assert held(site) == []
+    assert site.check().omitted == ()
+
+
+def test_target_that_cannot_be_read_keeps_what_is_known(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("s")
+    target = site.root / "copy"
+    consume(site, target, 0, 5)
+    assert held(site) == [("lake.copy", 0, [5])]
+    consume(site, target, 1, 9)
+
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError("no token")
+
+    monkeypatch.setattr(Provenances, "newest", fail)
+    assert held(site) == [("lake.copy", 0, [5])]
+    assert site.check().omitted == ("the sources of target lake.copy: PermissionError",)

@@ -14,6 +14,7 @@ from functools import partial
 
 from ..delta.log_actions import Commit, DeletionVector
 from ..model.consumption import Consumption
+from .live_versions import LiveVersions, restored_version
 
 APPLY_VERSION = 1
 FENCE_VERSION = 2
@@ -131,11 +132,11 @@ def _undone(commits: Sequence[Commit]) -> set[int]:
     removed it.
     """
     found: set[int] = set()
-    by_undos, by_all = _LiveVersions(), _LiveVersions()
+    by_undos, by_all = LiveVersions(), LiveVersions()
     by_version = {commit.version: commit for commit in commits}
     writer_of = {commit.version: _consumption_id(commit) for commit in commits}
     for commit in commits:
-        restored = _restored_version(commit)
+        restored = restored_version(commit)
         if restored is None and commit.operation == "RESTORE":
             # This is a RESTORE to a timestamp. Only Delta's rules map a timestamp to a version.
             restored = _newest_in(commit, (by_version[version] for version in found))
@@ -291,39 +292,15 @@ def _replayed(
 
     Of an undo, the result has its version and the versions that it removed.
     """
-    live = _LiveVersions()
+    live = LiveVersions()
     undos = []
     for commit in commits:
-        restored = _restored_version(commit) if is_undo(commit) else None
+        restored = restored_version(commit) if is_undo(commit) else None
         if restored is not None:
             undone = live.up_to(live.newest) - live.up_to(restored)
             undos.append((commit.version, undone))
         live.follow(commit, restored)
     return live.up_to(live.newest), undos
-
-
-class _LiveVersions:
-    """The commits that still count after each commit that it followed.
-
-    It keeps links. Sets of commits would grow with the square of the number of commits.
-    """
-
-    def __init__(self) -> None:
-        self._below: dict[int, int | None] = {}
-        self.newest: int | None = None
-
-    def follow(self, commit: Commit, restored: int | None = None) -> None:
-        """Take the next commit. ``restored`` is the version that it goes back to."""
-        self._below[commit.version] = self.newest if restored is None else restored
-        self.newest = commit.version
-
-    def up_to(self, version: int | None) -> frozenset[int]:
-        """``version`` and all known versions before it that still count there."""
-        found = set()
-        while version is not None and version in self._below:
-            found.add(version)
-            version = self._below[version]
-        return frozenset(found)
 
 
 def applied_by(commit: Commit) -> str | None:
@@ -337,15 +314,6 @@ def _consumption_id(commit: Commit) -> str | None:
     if _is_undo(commit):
         return (commit.user_metadata or "").removeprefix(_UNDO)
     return applied_by(commit)
-
-
-def _restored_version(commit: Commit) -> int | None:
-    """The version of the table that a RESTORE brought back.
-
-    ``None`` if ``commit`` is not a RESTORE, or does not record the version.
-    """
-    version = str(commit.operation_parameters.get("version"))
-    return int(version) if commit.operation == "RESTORE" and version.isdecimal() else None
 
 
 def _newest_in(restore: Commit, undone: Iterable[Commit]) -> int | None:

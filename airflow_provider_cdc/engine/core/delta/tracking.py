@@ -23,6 +23,14 @@ _CARRYING_OPERATIONS = frozenset(
     {"UPDATE", "DELETE", "MERGE", "OPTIMIZE", "REORG", "REMOVE COLUMN MAPPING"}
 )
 _WRITE, _CLONE = "WRITE", "CLONE"
+# The predicates of a DELETE of all rows.
+_OF_ALL_ROWS = ("[]", '["true"]')
+_DYNAMIC = "isDynamicPartitionOverwrite"
+# Operations after which a table has only the rows of the same commit.
+_REPLACING_OPERATIONS = frozenset(
+    {"TRUNCATE", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "CLONE"}
+    | {"REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT"}
+)
 # The parameters that show an overwrite of part of a table. Such an overwrite carries over the other
 # rows of its files.
 _REPLACED = ("predicate", "replaceOnCond", "replaceUsingCols")
@@ -140,6 +148,20 @@ def _assigns_row_ids(commit: Commit) -> bool:
     """Whether ``commit`` gave existing rows new row ids, and changed nothing else."""
     # A batch assigns no ids if another writer has removed its files meanwhile.
     return commit.operation in _REASSIGNING_OPERATIONS and bool(commit.adds)
+
+
+def replaces_all_rows(commit: Commit) -> bool:
+    """Whether the table has only the rows of ``commit`` itself after it."""
+    parameters = commit.operation_parameters
+    if commit.operation == _WRITE:
+        is_dynamic = str(parameters.get(_DYNAMIC)).lower() == "true"
+        is_overwrite = parameters.get("mode") == "Overwrite"
+        return is_overwrite and not is_dynamic and not _replaces_a_part(commit)
+    if commit.operation == "STREAMING UPDATE":
+        return parameters.get("outputMode") == "Complete"
+    if commit.operation == "DELETE":
+        return parameters.get("predicate") in _OF_ALL_ROWS
+    return commit.operation in _REPLACING_OPERATIONS
 
 
 def _replaces_a_part(commit: Commit) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..model.alerts import Alert
+from ..model.provenance import Provenance
 from .change_stream_lines import ChangeStreamLine
 from .conditions import Condition
 from .upsert_lines import UpsertLine
@@ -114,6 +115,17 @@ class UncheckedStream:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetLine:
+    """Which versions of their sources a target holds. ``location`` has no credentials. Of the
+    versions that name no source, only the newest are kept.
+    """
+
+    target: str
+    location: str
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
 class StatusSnapshot:
     """What a run of the monitor found.
 
@@ -127,4 +139,5 @@ class StatusSnapshot:
     alerts: tuple[Alert, ...]
     upsert_tables: tuple[UpsertLine, ...] = ()
     change_streams: tuple[ChangeStreamLine, ...] = ()
+    targets: tuple[TargetLine, ...] = ()
     omitted: tuple[str, ...] = ()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from ...consumption.ports import Failure
 from ...consumption.statement_errors import refused
+from ...core.consumption.source_notes import TakenVersions
 from ...core.names import quote
 from ...core.sql.statements import Statement, text_to_run
 from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files
 from ..session.failures import first_line, has_ended, message, reason
-from ..session.idempotent_writes import idempotent_write, marked_commit
+from ..session.idempotent_writes import idempotent_write, marked_commit, sources_noted
 from ..session.session_settings import any_version, settings
 from ..tables.log_stores import warn_of_one_driver
 
@@ -61,10 +62,12 @@ class SparkWriter:
             cause = message(found.removeprefix(_EXPLAIN_FAILED), has_plan=True)
             raise refused(statement, cause.partition("\n")[0], text)
 
-    def run(self, text: str, location: str, app_id: str, version: int) -> None:
+    def run(
+        self, text: str, location: str, app_id: str, version: int, taken: Sequence[TakenVersions]
+    ) -> None:
         """Run ``text`` with the transaction ``version`` of ``app_id``, at most once."""
         warn_of_one_driver(self._spark, location)
-        with idempotent_write(self._spark, app_id, version):
+        with idempotent_write(self._spark, app_id, version), sources_noted(self._spark, taken):
             self._spark.sql(text)
 
     def record(self, location: str, app_id: str, version: int) -> None:

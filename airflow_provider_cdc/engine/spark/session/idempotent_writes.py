@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import SparkSession
 
+from ...core.consumption.source_notes import TakenVersions, noted
 from .session_settings import settings
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
@@ -30,6 +31,17 @@ def idempotent_write(spark: SparkSession, app_id: str, version: int) -> Iterator
 def marked_commit(spark: SparkSession, mark: str) -> Iterator[None]:
     """Commit with ``mark`` as user metadata, so that the engine finds its own commits again."""
     with settings(spark, {_USER_METADATA: mark, **_UNDER_NO_ID}):
+        yield
+
+
+@contextmanager
+def sources_noted(spark: SparkSession, taken: Sequence[TakenVersions]) -> Iterator[None]:
+    """Commit with a note of what a statement takes of its sources, beside the user's own metadata.
+
+    It runs inside :func:`idempotent_write`, so no other thread changes the settings meanwhile.
+    """
+    own = spark.conf.get(_USER_METADATA, None)
+    with settings(spark, {_USER_METADATA: noted(own, taken)}):
         yield
 
 
