@@ -47,4 +47,4 @@ def new_line(name: str = "s", **fields: Any) -> StreamLine:
 
 def new_snapshot(*lines: StreamLine, as_of: datetime = NOON) -> StatusSnapshot:
     """A snapshot of ``lines`` without alerts."""
-    return StatusSnapshot(as_of, lines, unchecked=(), alerts=())
+    return StatusSnapshot(as_of, lines, alerts=())

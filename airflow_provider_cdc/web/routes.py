@@ -91,8 +91,8 @@ def connections() -> Response:
 
 @router.get("/api/connections/{connection_id}/streams")
 def streams(found: Snapshot) -> Response:
-    """The lines of all streams, and what could not be checked."""
-    return json_response({"as_of": found.as_of, "lines": found.lines, "unchecked": found.unchecked})
+    """The lines of all streams."""
+    return json_response({"as_of": found.as_of, "lines": found.lines})
 
 
 @router.get("/api/connections/{connection_id}/streams/{stream:path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from partitions import new_change_stream
+from quarantines import quarantined
 from streams import add_file, new_stream, offset_at, register
 
 from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
@@ -18,6 +21,7 @@ from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.change_streams.captures import Capture, CapturedGroup
 from airflow_provider_cdc.engine.core.change_streams.stamps import stamp_of
 from airflow_provider_cdc.engine.core.consumption.source_notes import TakenVersions
+from airflow_provider_cdc.engine.core.model.consumption import Consumption, StreamRange
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
 from airflow_provider_cdc.engine.core.model.outcomes import (
     Outcome,
@@ -26,6 +30,9 @@ from airflow_provider_cdc.engine.core.model.outcomes import (
     StreamOutcome,
 )
 from airflow_provider_cdc.engine.core.model.sources import Source
+from airflow_provider_cdc.engine.core.model.stream import Phase
+from airflow_provider_cdc.engine.core.monitoring.status_snapshot import StatusSnapshot
+from airflow_provider_cdc.engine.core.upserts.change_rows import Reason
 from airflow_provider_cdc.engine.core.upserts.job_records import Job, JobClass
 from airflow_provider_cdc.engine.core.verification.proof import VerificationState
 from airflow_provider_cdc.engine.storage.files.stores import Files
@@ -48,7 +55,7 @@ def _same(moment: datetime) -> datetime:
 
 
 class PageSite:
-    """A stream for each condition that a log alone can show.
+    """A stream in each condition.
 
     :param root: the folder of the tables and of the state folder
     """
@@ -64,6 +71,7 @@ class PageSite:
         self.add("broken")
         (self.root / "broken/_delta_log" / f"{0:020d}.json").unlink()
         self.add("upserts_1", has_data=True, upsert_table="lake.prices", max_lag=2 * HOUR)
+        self._add_conditions()
         self._add_consumptions("waiting")
         self._add_jobs()
         self._add_verification("current", "lake.current_copy", differing_keys=0)
@@ -76,10 +84,11 @@ class PageSite:
         *,
         has_data: bool = False,
         age: timedelta = HOUR,
+        folder: Path | None = None,
         **fields: Any,
     ) -> None:
         """Register a stream whose table was made ``age`` ago."""
-        location, moment = self.root / name, utc_now() - age
+        location, moment = folder or self.root / name, utc_now() - age
         add_file(location, 0, moment, data_change=False)
         offset = replace(offset_at(location, 0), timestamp=moment)
         if has_data:
@@ -95,6 +104,24 @@ class PageSite:
             **{"max_data_extension": timedelta(0)} | fields,
         )
         register(self.state, stream)
+
+    def _add_conditions(self) -> None:
+        """Streams in the conditions that more than a log shows."""
+        self.add("unreachable")
+        (self.root / "unreachable/_delta_log" / f"{1:020d}.json").write_bytes(b"\0")
+        self.add("differs")
+        self._add_verification("differs", "lake.differing_copy", differing_keys=3)
+        for name, phase in (("consuming", Phase.APPLYING), ("unsettled", Phase.RESOLVING)):
+            stream = f"id of {name}"
+            taken = StreamRange(stream, name, ())
+            begun = Consumption(f"c-{name}", CONSUMER, (taken,), (), utc_now())
+            self.add(name, has_data=True, phase=phase, consumption=begun)
+        changes = self.root / "orders/_cdc/changes"
+        self.add("upserts_2", folder=changes, upsert_table="lake.orders", max_lag=2 * HOUR)
+        quarantine = self.root / "orders/_cdc/quarantine/_delta_log"
+        quarantine.mkdir(parents=True)
+        bad = json.dumps({"add": quarantined(Reason.NUMBER, Reason.WAITS)})
+        (quarantine / f"{0:020d}.json").write_text(bad, "utf-8")
 
     def _add_consumptions(self, name: str) -> None:
         """Consumptions of a stream as the registry shows them, 50, 40, ... 10 minutes ago, and
@@ -152,9 +179,17 @@ class PageSite:
         catalog.list_partitions("cs", "reader", start_timestamp=past[0], lease="PT10M")
 
     def check(self) -> None:
-        """Run the monitor."""
-        StreamMonitor(str(self.state)).run({"log": print}, margin=timedelta(days=1))
+        """Run the monitor. It fails, because a source does not answer."""
+        with pytest.RaisesGroup(json.JSONDecodeError):
+            StreamMonitor(str(self.state)).run({"log": print}, margin=timedelta(days=1))
 
     @property
     def snapshots(self) -> StatusSnapshots:
         return StatusSnapshots(str(self.state), Files())
+
+    @property
+    def newest(self) -> StatusSnapshot:
+        """What the last check found."""
+        found = self.snapshots.newest()
+        assert found is not None
+        return found

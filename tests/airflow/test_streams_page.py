@@ -16,6 +16,7 @@ from fastapi.routing import APIRoute
 from page_site import HOSTILE, PageSite
 
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.monitoring.conditions import Condition
 from airflow_provider_cdc.web.application import new_application
 
 PARTS = {
@@ -183,26 +184,32 @@ def test_overview_shows_the_streams_of_the_last_check(page) -> None:
     lines = answer.json["lines"]
     assert [(line["name"], line["condition"]) for line in lines] == [
         ("broken", "stale"),
+        ("unreachable", "unreachable"),
+        ("differs", "differs"),
         ("late", "late"),
+        ("upserts_2", "quarantined"),
         ("at_risk", "at_risk"),
+        ("unsettled", "unsettled"),
+        ("consuming", "consuming"),
         ("waiting", "waiting"),
         ("upserts_1", "waiting"),
         ("current", "current"),
         ("quiet", "current"),
     ]
-    assert (lines[1]["source"], lines[1]["commits_behind"]) == (HOSTILE, 1)
+    assert {line["condition"] for line in lines} == set(Condition)
+    assert (lines[3]["source"], lines[3]["commits_behind"]) == (HOSTILE, 1)
     assert answer.headers["Content-Type"] == "application/json"
     assert "cdc_page" in get(page, "/api/connections").json["connections"]
 
 
 def test_views_show_upsert_tables_change_streams_and_targets(page) -> None:
     found = get(page, "/api/connections/cdc_page/upsert-tables").json
-    (table,) = found["upsert_tables"]
+    _, table = found["upsert_tables"]
     assert (table["name"], table["max_staleness_seconds"]) == ("lake.prices", 7200)
     # BigQuery: twice the 95th percentile in whole minutes, plus seven minutes.
     assert table["recommended_max_staleness_seconds"] == 9 * 60
     assert [use["job_class"] for use in table["jobs"]] == ["background apply", "query"]
-    assert list(found["lags"]) == [table["stream_id"]]
+    assert table["stream_id"] in found["lags"]
 
     (stream,) = get(page, "/api/connections/cdc_page/change-streams").json["change_streams"]
     assert [each["parents"] for each in stream["partitions"]] == [[], [], [0], [0]]
@@ -211,8 +218,10 @@ def test_views_show_upsert_tables_change_streams_and_targets(page) -> None:
     assert stuck == [1]
 
     found = get(page, "/api/connections/cdc_page/targets").json
-    (target,) = found["targets"]
-    assert (target["target"], target["stream"]) == ("lake.current_copy", "current")
+    assert [(each["target"], each["differing_keys"]) for each in found["targets"]] == [
+        ("lake.differing_copy", 3),
+        ("lake.current_copy", 0),
+    ]
     (held,) = found["held"]
     (source,) = held["provenance"]["sources"]
     assert (held["target"], held["provenance"]["version"]) == ("lake.waiting_copy", 4)

@@ -22,11 +22,14 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from status_lines import new_line, new_snapshot
 
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.monitoring.conditions import Condition
 
 # Airflow's UI may take long to load on a busy machine.
 PATIENCE_MILLISECONDS = 60_000
 SIZES = {"wide": (1280, 900), "narrow": (400, 800)}
 SERIOUS = {"serious", "critical"}
+# In these conditions an operator has nothing to do.
+QUIET = {Condition.CONSUMING, Condition.WAITING, Condition.CURRENT}
 PAGE = f"{BASE_PATH}/plugin/cdc-streams{BASE_PATH}/cdc/"
 # Where `make screenshots` wants them.
 SHOTS = os.environ.get("CDC_SCREENSHOTS")
@@ -127,6 +130,20 @@ def test_views_have_no_serious_fault_of_accessibility(
             keep_picture(page, page_site, Path(SHOTS) / f"{name}-{size}-{scheme}.png")
 
 
+def test_stream_in_each_condition_says_what_to_do(new_page, page_site: PageSite) -> None:
+    page_site.check()
+    page = new_page()
+    lines = page_site.newest.lines
+    assert {line.condition for line in lines} == set(Condition)
+    for line in lines:
+        page.goto(f"{BASE_PATH}/cdc/?connection=cdc_page&stream={line.name}")
+        expect(page.get_by_role("heading", name=line.name, exact=True)).to_be_visible()
+        is_quiet = line.condition in QUIET
+        expect(page.locator(".advice")).to_have_count(0 if is_quiet else 1)
+        if line.advice is not None:
+            expect(page.locator(".advice")).to_contain_text(line.advice.text)
+
+
 def test_late_stream_recovers_when_its_advice_is_followed(
     new_page, page_site: PageSite, running_airflow
 ) -> None:
@@ -219,7 +236,7 @@ def test_page_is_used_by_the_keyboard_alone(new_page, page_site: PageSite) -> No
 
     press_until("#search")
     page.keyboard.type("at_risk")
-    expect(page.locator(".count")).to_have_text("1 of 7 streams")
+    expect(page.locator(".count")).to_have_text("1 of 12 streams")
     press_until(".streams a")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="at_risk", exact=True)).to_be_visible()

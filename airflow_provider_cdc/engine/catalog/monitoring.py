@@ -23,7 +23,6 @@ from ..core.model.alerts import (
 )
 from ..core.model.serialization import UnreadableStream
 from ..core.model.stream import Stream
-from ..core.monitoring.status_snapshot import UncheckedStream
 from ..core.verification.proof import VerificationState
 from ..storage.files.best_effort import log_failures
 from ..storage.files.stores import Files
@@ -32,7 +31,7 @@ from .bounded_map import bounded_map
 from .objectives import Observation, lag_of, objective_states
 from .snapshot_writer import SnapshotWriter
 from .stream_catalog import StreamCatalog
-from .stream_status import StreamStatus, unreadable_status
+from .stream_status import StreamStatus, unanswered_status, unreadable_status
 from .upsert_jobs import upsert_streams
 
 log = logging.getLogger(__name__)
@@ -98,9 +97,8 @@ class StreamMonitor:
         if streams is None:
             return []
         found: list[Alert] = []
-        unchecked: list[UncheckedStream] = []
         failures: list[Exception] = []
-        observed = []
+        observed, unanswered = [], []
         readable = [stream for stream in streams if isinstance(stream, Stream)]
         known = {stream.stream_id for stream in upsert_streams(readable)}
         with _kept(failures, "streams that no longer exist"):
@@ -121,7 +119,8 @@ class StreamMonitor:
         for stream, seen in by_name:
             with _kept(failures, f"stream {stream.name}"):
                 if isinstance(seen, Exception):
-                    unchecked.append(UncheckedStream(stream.name, f"{type(seen).__name__}: {seen}"))
+                    if isinstance(stream, Stream):
+                        unanswered.append(_unanswered(stream, seen, self._clock()))
                     raise seen
                 checks = verifications.get(stream.stream_id, ())
                 observed.append(replace(seen, verifications=checks))
@@ -135,7 +134,8 @@ class StreamMonitor:
                     if alert := self._send(seen, finding, now, receivers, failures):
                         found.append(alert)
         with log_failures("the status snapshot", logging.WARNING):
-            self._snapshots.write(findings, unchecked, found, now)
+            findings += [(seen, objective_states(seen, now, early)) for seen in unanswered]
+            self._snapshots.write(findings, found, now)
         if failures:
             raise ExceptionGroup("not all alerts could be sent", failures)
         return found
@@ -192,6 +192,12 @@ class StreamMonitor:
             return None
         self._sent.mark_sent(claim)
         return alert
+
+
+def _unanswered(stream: Stream, error: Exception, now: datetime) -> Observation:
+    """What is known of a stream whose source did not answer."""
+    status = unanswered_status(stream, f"{type(error).__name__}: {error}", now)
+    return Observation(status, stream, stream.upsert_table)
 
 
 @contextmanager

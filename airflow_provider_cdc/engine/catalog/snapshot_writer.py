@@ -12,7 +12,7 @@ from ..core.model.serialization import UnreadableStream
 from ..core.monitoring.change_stream_lines import ChangeStreamLine
 from ..core.monitoring.lag_history import KEPT_FOR
 from ..core.monitoring.moves import Move, move_of, with_moves
-from ..core.monitoring.status_snapshot import StatusSnapshot, UncheckedStream
+from ..core.monitoring.status_snapshot import StatusSnapshot
 from ..core.monitoring.upsert_lines import USED_WITHIN, JobUse, UpsertLine, job_uses
 from ..core.upserts.apply_schedule import recommended_max_staleness
 from ..storage.files.stores import Files
@@ -60,7 +60,6 @@ class SnapshotWriter:
     def write(
         self,
         findings: Findings,
-        unchecked: Sequence[UncheckedStream],
         sent: Sequence[Alert],
         now: datetime,
     ) -> None:
@@ -80,7 +79,6 @@ class SnapshotWriter:
         snapshot = StatusSnapshot(
             as_of=now,
             lines=tuple(by_trouble(lines)),
-            unchecked=tuple(unchecked),
             alerts=(*reversed(sent), *earlier)[:_SHOWN_ALERTS],
             upsert_tables=tuple(self._upsert_lines(findings, now, omitted)),
             change_streams=tuple(self._change_stream_lines(omitted)),

@@ -224,7 +224,14 @@ def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> Strea
     try:
         return status_of(stream, sources, now)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
+        return unanswered_status(stream, f"{type(error).__name__}: {error}", now)
+
+
+def unanswered_status(stream: Stream, reason: str, now: datetime) -> StreamStatus:
+    """The status of a stream whose source did not answer. It does not count as stale.
+
+    :param reason: why not
+    """
     bases = [_status_of_span(each, None, reason, now) for each in stream.by_base()]
     return replace(_status(stream, bases, now), stale=False)
 

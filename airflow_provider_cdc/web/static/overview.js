@@ -23,13 +23,11 @@ export class Overview {
     this.conditions = element("div", { class: "conditions", role: "group", "aria-label": "Conditions" });
     this.count = element("p", { class: "count", role: "status" });
     this.body = element("tbody");
-    this.unchecked = element("div");
     this.root = element("section", {},
       element("h1", {}, "Streams"),
       element("div", { class: "tools" },
         element("label", { for: "search" }, "Search "), this.search, this.conditions),
       this.count,
-      this.unchecked,
       element("table", { class: "streams" },
         element("colgroup", {}, COLUMNS.map((title) => element("col", { class: `of-${title.toLowerCase().replace(" ", "-")}` }))),
         element("thead", {}, element("tr", {},
@@ -43,7 +41,6 @@ export class Overview {
     this.rows = found.lines.map((line) => ({ line, row: this.row(line, now), text: searched(line) }));
     this.body.replaceChildren(...this.rows.map(({ row }) => row));
     this.showConditions(found.lines);
-    replaceContent(this.unchecked, found.unchecked.length ? uncheckedList(found.unchecked) : null);
     this.filter();
   }
 
@@ -106,12 +103,6 @@ export function consumer(line, now) {
       : element("a", { href: task, onclick: openInAirflow }, line.last_consumer),
     element("p", { class: "reason" }, since(line.last_consumed_at, now)),
   ];
-}
-
-function uncheckedList(unchecked) {
-  return element("section", { class: "problem", role: "alert" },
-    element("h2", {}, `${counted(unchecked.length, "stream")} could not be checked`),
-    element("ul", {}, unchecked.map(({ name, reason }) => element("li", {}, `${name}: ${reason}`))));
 }
 
 // The cause and the fix of an error are on the page of the stream.

@@ -38,10 +38,12 @@ export function lagPlot(points, asOf, limit) {
     figures(points));
 }
 
-// Between two checks that found the same, the lag of a waiting change grows.
+// Between two checks that found the same, the lag of a waiting change grows, and while the source does not answer.
 function lagSteps(points, end) {
   const steps = [];
-  points.forEach(([at, waiting], i) => {
+  let waiting = 0;
+  points.forEach(([at, found, commits], i) => {
+    if (commits >= 0) waiting = found;
     const until = i + 1 < points.length ? points[i + 1][0] : end;
     steps.push([at, waiting ? at - waiting : 0], [until, waiting ? until - waiting : 0]);
   });
@@ -54,7 +56,7 @@ function consumptions(points) {
 
 function figures(points) {
   const rows = points.slice(-20).reverse().map(([at, waiting, commits, size, consumed]) => element("tr", {},
-    [stamp(at), waiting ? stamp(waiting) : "nothing waits", counted(commits, "commit"), bytes(size), consumed ? stamp(consumed) : ""]
+    [stamp(at), waiting ? stamp(waiting) : commits < 0 ? "unknown" : "nothing waits", counted(commits, "commit"), bytes(size), consumed ? stamp(consumed) : ""]
       .map((text) => element("td", {}, text))));
   return element("details", {},
     element("summary", {}, "The last figures"),

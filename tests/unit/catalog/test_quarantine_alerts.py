@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quarantines import quarantined
 from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from airflow_provider_cdc.engine.catalog.upsert_jobs import LONGEST_WITHOUT_MAX_
 from airflow_provider_cdc.engine.core.delta.log_actions import DataFile
 from airflow_provider_cdc.engine.core.model.alerts import Alert
 from airflow_provider_cdc.engine.core.model.sources import Source
-from airflow_provider_cdc.engine.core.upserts.change_rows import REASON, Reason
+from airflow_provider_cdc.engine.core.upserts.change_rows import Reason
 from airflow_provider_cdc.engine.core.upserts.quarantine_size import (
     QuarantineSize,
     quarantine_size,
@@ -28,26 +29,6 @@ from airflow_provider_cdc.engine.core.upserts.quarantine_size import (
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
-
-
-def quarantined(*reasons: str | None, removed: int = 0) -> dict[str, Any]:
-    """A file of a quarantine with a change for each reason, ``removed`` of which are deleted."""
-    texts = sorted(reason[:32] for reason in reasons if reason is not None)
-    statistics = {
-        "numRecords": len(reasons),
-        "minValues": {REASON: texts[0] if texts else None},
-        "maxValues": {REASON: f"{texts[-1]}\x7f" if texts else None},
-        "nullCount": {REASON: reasons.count(None)},
-    }
-    file: dict[str, Any] = {"path": "f", "size": 1, "stats": json.dumps(statistics)}
-    if removed:
-        file["deletionVector"] = {
-            "storageType": "i",
-            "pathOrInlineDv": "x",
-            "sizeInBytes": 1,
-            "cardinality": removed,
-        }
-    return file
 
 
 class Site:

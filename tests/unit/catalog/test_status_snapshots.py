@@ -111,7 +111,7 @@ def test_snapshot_keeps_the_alerts_of_earlier_runs(site: Site) -> None:
     assert [alert.kind for alert in site.check().alerts] == ["recovery", "breach"]
 
 
-def test_snapshot_names_streams_that_could_not_be_checked(
+def test_stream_whose_check_fails_is_shown_as_unreachable(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.add("s")
@@ -128,10 +128,11 @@ def test_snapshot_names_streams_that_could_not_be_checked(
         site.check()
     found = site.snapshots.newest()
     assert found is not None
-    assert [(each.name, each.reason) for each in found.unchecked] == [
-        ("hangs", "TimeoutError: no answer")
+    assert [(line.name, line.condition, line.problem) for line in found.lines] == [
+        ("hangs", Condition.UNREACHABLE, "TimeoutError: no answer"),
+        ("s", Condition.CURRENT, None),
     ]
-    assert [line.name for line in found.lines] == ["s"]
+    assert found.lines[0].commits_behind is None
 
 
 def test_monitor_whose_snapshot_fails_sends_its_alerts(

@@ -34,12 +34,11 @@ class LagHistory:
 
 def with_snapshot(history: LagHistory, snapshot: StatusSnapshot) -> LagHistory:
     """``history`` with the points of ``snapshot``, without old points and without streams that no
-    longer exist. A stream that could not be checked keeps its points.
+    longer exist.
     """
     lines = {line.stream_id: line for line in snapshot.lines}
     oldest = int((snapshot.as_of - KEPT_FOR).timestamp())
-    unchecked = history.points.keys() - lines.keys() if snapshot.unchecked else set[str]()
-    kept = {one: history.points[one] for one in unchecked}
+    kept: dict[str, tuple[LagPoint, ...]] = {}
     for stream_id, line in lines.items():
         points = history.points.get(stream_id, ())
         point = _point(line, snapshot.as_of)

@@ -107,14 +107,6 @@ class StreamLine:
 
 
 @dataclass(frozen=True, slots=True)
-class UncheckedStream:
-    """A stream that a run of the monitor could not check, and the reason."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class TargetLine:
     """Which versions of their sources a target holds. ``location`` has no credentials. Of the
     versions that name no source, only the newest are kept.
@@ -135,7 +127,6 @@ class StatusSnapshot:
 
     as_of: datetime
     lines: tuple[StreamLine, ...]
-    unchecked: tuple[UncheckedStream, ...]
     alerts: tuple[Alert, ...]
     upsert_tables: tuple[UpsertLine, ...] = ()
     change_streams: tuple[ChangeStreamLine, ...] = ()

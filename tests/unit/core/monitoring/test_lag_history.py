@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import given
@@ -16,7 +15,6 @@ from airflow_provider_cdc.engine.core.monitoring.lag_history import (
     LagHistory,
     with_snapshot,
 )
-from airflow_provider_cdc.engine.core.monitoring.status_snapshot import UncheckedStream
 
 MINUTE = timedelta(minutes=1)
 START = int(NOON.timestamp())
@@ -32,10 +30,8 @@ def test_history_has_a_point_for_each_change_of_a_lag() -> None:
     assert found == [(0, 0, 0), (2, 2, 20), (4, 3, 30), (5, 0, 0)]
 
 
-def test_history_forgets_dropped_streams_and_keeps_unchecked_ones() -> None:
+def test_history_forgets_dropped_streams() -> None:
     history = with_snapshot(LagHistory(), new_snapshot(new_line()))
-    unchecked = replace(new_snapshot(), unchecked=(UncheckedStream("s", "no answer"),))
-    assert with_snapshot(history, unchecked).points.keys() == {"id of s"}
     assert with_snapshot(history, new_snapshot()).points == {}
 
 
