@@ -4,6 +4,8 @@ import { address, openInAirflow, taskAddress } from "./connection.js";
 import { element, replaceContent } from "./elements.js";
 import { CONDITIONS, counted, fromNow, lag, since, time } from "./words.js";
 
+// How many rows are made at once. A browser needs seconds to make ten thousand.
+const ROWS = 200;
 const COLUMNS = ["Condition", "Stream", "Source", "Mode", "Waiting", "Stale after", "Kept until", "Last consumer"];
 
 export class Overview {
@@ -11,6 +13,8 @@ export class Overview {
     this.connection = connection;
     this.chosen = new Set();
     this.text = "";
+    this.lines = [];
+    this.fitting = [];
     this.search = element("input", {
       type: "search",
       id: "search",
@@ -23,6 +27,8 @@ export class Overview {
     this.conditions = element("div", { class: "conditions", role: "group", "aria-label": "Conditions" });
     this.count = element("p", { class: "count", role: "status" });
     this.body = element("tbody");
+    this.end = element("div", { class: "end" });
+    new IntersectionObserver(([entry]) => entry.isIntersecting && this.addRows(), { rootMargin: "400px" }).observe(this.end);
     this.root = element("section", {},
       element("h1", {}, "Streams"),
       element("div", { class: "tools" },
@@ -33,15 +39,14 @@ export class Overview {
         element("thead", {}, element("tr", {},
           COLUMNS.map((title) => element("th", { scope: "col" }, title)))),
         this.body),
+      this.end,
     );
   }
 
   show(found) {
-    const now = Date.now();
-    this.rows = found.lines.map((line) => ({ line, row: this.row(line, now), text: searched(line) }));
-    this.body.replaceChildren(...this.rows.map(({ row }) => row));
+    this.lines = found.lines.map((line) => ({ line, text: searched(line) }));
     this.showConditions(found.lines);
-    this.filter();
+    this.filter(this.body.childElementCount);
   }
 
   showConditions(lines) {
@@ -65,15 +70,23 @@ export class Overview {
     this.filter();
   }
 
-  filter() {
-    let shown = 0;
-    for (const { line, row, text } of this.rows) {
-      const fits = (!this.chosen.size || this.chosen.has(line.condition)) && text.includes(this.text);
-      row.hidden = !fits;
-      shown += fits ? 1 : 0;
-    }
-    const all = counted(this.rows.length, "stream");
-    this.count.textContent = shown === this.rows.length ? all : `${shown} of ${all}`;
+  // Shows the first lines that fit. The others get their rows when one scrolls to them.
+  filter(atLeast = 0) {
+    this.fitting = this.lines
+      .filter(({ line, text }) => (!this.chosen.size || this.chosen.has(line.condition)) && text.includes(this.text))
+      .map(({ line }) => line);
+    const all = counted(this.lines.length, "stream");
+    this.count.textContent = this.fitting.length === this.lines.length ? all : `${this.fitting.length.toLocaleString("en")} of ${all}`;
+    this.body.replaceChildren(...this.rows(0, Math.max(ROWS, atLeast)));
+  }
+
+  addRows() {
+    this.body.append(...this.rows(this.body.childElementCount, ROWS));
+  }
+
+  rows(begin, count) {
+    const now = Date.now();
+    return this.fitting.slice(begin, begin + count).map((line) => this.row(line, now));
   }
 
   row(line, now) {
