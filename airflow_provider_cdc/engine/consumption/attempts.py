@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..core.consumption.statement_log import StatementState
 from ..core.consumption_lines import changes_line, closing_line, reading_lines, statement_line
@@ -26,6 +26,7 @@ from .planning import Planner
 from .ports import ChangeSetViews, Failure, OpenChangeSets
 from .resolution import Resolution
 from .targets import Targets
+from .work import Works
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class ConsumptionServices:
     listener: Listener
     principal: str
     is_for_upserts: bool = False
+    works: Works = field(default_factory=Works)
 
 
 class TargetTaken(Exception):
@@ -65,6 +67,7 @@ class Attempt:
     def __init__(self, parts: ConsumptionServices, consumer: str) -> None:
         self.parts = parts
         self.consumer = consumer_name(consumer)
+        self.work = parts.works.new(self.consumer)
         self._started = time.monotonic()
 
     def owns(self, stream: Stream, statements: Sequence[Statement]) -> bool:
