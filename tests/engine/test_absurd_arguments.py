@@ -325,6 +325,6 @@ def test_absurd_argument_of_the_engine_constructor_raises_only_cdc_errors(
 ) -> None:
     state = str(tmp_path)
     assert attempt(lambda: Engine(spark, value).describe_streams()) is None
-    for argument in ("storage_options", "strategy", "principal"):
+    for argument in ("storage_options", "strategy", "principal", "show_progress"):
         given = {argument: value}
         assert attempt(lambda: Engine(spark, state, **given).describe_streams()) is None  # noqa: B023

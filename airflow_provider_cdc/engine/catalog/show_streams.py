@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
+from rich.filesize import decimal
+
+from ..core.figures import counted
+from ..core.html_tables import html_table
 from ..core.model.stream import StreamMode
 from ..core.names import table_name
+from ..core.summaries import moment_text, place_text
 from .stream_status import StreamStatus
 
 
@@ -59,6 +65,29 @@ def shown(status: StreamStatus) -> dict[str, Any]:
         if status.verifications
         else None,
     }
+
+
+def shown_html(lines: Iterable[Mapping[str, Any]]) -> str:
+    """The lines of SHOW STREAMS as a table of HTML, with the columns that show whether a stream
+    needs attention.
+
+    :param lines: as :func:`shown` returns them
+    """
+    titles = ("name", "on", "state", "offset", "waiting", "stale after", "reason")
+    rows = [tuple(_cells(line)) for line in lines]
+    return html_table(titles, rows, counted(len(rows), "stream"))
+
+
+def _cells(line: Mapping[str, Any]) -> Iterator[object]:
+    yield line["name"]
+    yield None if line["table_on"] is None else place_text(line["table_on"])
+    yield "stale" if line["stale"] else line["phase"]
+    yield line["offsets"]
+    commits, size = line["commits_behind"], line["bytes_behind"]
+    waiting = None if commits is None else counted(commits, "commit")
+    yield f"{waiting} ({decimal(size)})" if commits and size else waiting
+    yield moment_text(line["stale_after"])
+    yield line["invalid_reason"]
 
 
 def _word(choice: StrEnum | None) -> str | None:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..core.change_sets.read_plan import ReadPlan, Strategy
 from ..core.consumption.source_notes import TakenVersions
@@ -30,6 +30,7 @@ from .planning import Planner
 from .ports import ChangeSetViews, Failure, OpenChangeSets
 from .resolution import Resolution
 from .targets import Targets
+from .work import Works
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class ConsumptionServices:
     listener: Listener
     principal: str
     is_for_upserts: bool = False
+    works: Works = field(default_factory=Works)
 
 
 class TargetTaken(Exception):
@@ -69,6 +71,7 @@ class Attempt:
     def __init__(self, parts: ConsumptionServices, consumer: str) -> None:
         self.parts = parts
         self.consumer = consumer_name(consumer)
+        self.work = parts.works.new(self.consumer)
         self._started = time.monotonic()
         self._taken: dict[str, tuple[TakenVersions, ...]] = {}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from ..core.consumption.batches import BatchLimit
@@ -57,8 +57,10 @@ class Consumer:
         self._confirm = confirm
 
     def opened(self, span: StreamSpan) -> AbstractContextManager[OpenChangeSets]:
-        """A view over ``span`` that can be read before the statement that consumes it is made."""
-        return self._attempt.views([span], are_read_once=True)
+        """A view over ``span`` that can be read before the statement that consumes it is made. The
+        progress of the block is shown.
+        """
+        return self._shown_views([span], are_read_once=True)
 
     def consume(self, texts: Sequence[str], *, basis: ReadBasis | None = None) -> Outcome:
         """Apply the statements and move the offsets; see ``Engine.consume``.
@@ -129,7 +131,15 @@ class Consumer:
     def _views(
         self, spans: Sequence[StreamSpan], statements: Sequence[Statement]
     ) -> AbstractContextManager[OpenChangeSets]:
-        return self._attempt.views(spans, are_read_once=len(statements) == 1)
+        return self._shown_views(spans, are_read_once=len(statements) == 1)
+
+    @contextmanager
+    def _shown_views(
+        self, spans: Sequence[StreamSpan], *, are_read_once: bool
+    ) -> Iterator[OpenChangeSets]:
+        attempt = self._attempt
+        with attempt.work.shown(), attempt.views(spans, are_read_once=are_read_once) as views:
+            yield views
 
     def _pinned(self, stream: Stream, pinned: StreamRange) -> StreamSpan:
         ends = [table.through for table in pinned.tables]
@@ -203,6 +213,7 @@ def run_consumption(
     """Apply the statements of a begun consumption over ``views``, and commit it."""
     resolution = parts.resolution
     attempt.report(ProtocolPoint.AFTER_BEGIN, consumption)
+    attempt.work.counting(views.plans, len(statements))
     try:
         streams = attempt.counted(consumption, views)
     except CdcError:
@@ -212,7 +223,8 @@ def run_consumption(
     applied: list[StatementOutcome] = []
     try:
         for planned, statement in zip(consumption.statements, statements, strict=True):
-            applied.append(attempt.apply(consumption, planned, statement, views.names))
+            with attempt.work.statement(consumption, planned):
+                applied.append(attempt.apply(consumption, planned, statement, views.names))
     except CdcError:
         raise
     except Exception as error:

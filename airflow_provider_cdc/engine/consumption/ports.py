@@ -13,6 +13,7 @@ from ..core.model.outcomes import StreamOutcome
 from ..core.model.tables import Table
 from ..core.names import TableName
 from ..core.sql.statements import Statement
+from ..core.work_progress import TaskCount, WorkProgress
 from ..storage.sources.source_log import StreamSpan
 
 
@@ -133,3 +134,34 @@ class TargetTables(Protocol):
 
         :raises TableNotFound: there is no such table
         """
+
+
+class TaskCounter(Protocol):
+    """Counts the tasks that run for one thread."""
+
+    def begin(self) -> None:
+        """Count the tasks of this thread from now on, and no earlier ones."""
+
+    def end(self) -> None:
+        """Count no more. The thread that called :meth:`begin` calls it."""
+
+    def counted(self) -> TaskCount:
+        """The tasks so far. Any thread may ask."""
+
+
+class Display(Protocol):
+    """Shows the progress of one piece of work. One thread calls it."""
+
+    @property
+    def delay_seconds(self) -> float:
+        """How long the work has to run before it is shown."""
+
+    @property
+    def every_seconds(self) -> float:
+        """The time between two calls of :meth:`show`."""
+
+    def show(self, progress: WorkProgress) -> None:
+        """Show how far the work is."""
+
+    def close(self) -> None:
+        """Remove what was shown. The work has ended, or has failed."""

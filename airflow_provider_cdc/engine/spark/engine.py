@@ -123,6 +123,8 @@ class Engine:
     :param slot_meter: returns the milliseconds that the tasks of the session's application have
         taken so far, for the history of jobs:
         ``airflow_provider_cdc.jobs.slot_meter.slot_meter(spark)``
+    :param show_progress: show how far a consumption is if it takes longer than two seconds: as a
+        bar in a notebook or a terminal, elsewhere as a line of the log every 30 seconds
     :raises UnsupportedEnvironment: the session has an older Spark, or no Delta
     """
 
@@ -138,6 +140,7 @@ class Engine:
         strategy: Strategy | str | None = None,
         principal: str | None = None,
         slot_meter: Callable[[], int] | None = None,
+        show_progress: bool = True,
     ) -> None:
         check_session(spark)
         parts = Parts(
@@ -149,6 +152,7 @@ class Engine:
             strategy=strategy,
             principal=principal,
             slot_meter=slot_meter,
+            show_progress=show_progress,
         )
         self._parts = parts
         self._services = Services(spark, parts, clock)

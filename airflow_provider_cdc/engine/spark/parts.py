@@ -15,8 +15,10 @@ from ..consumption.attempts import ConsumptionServices
 from ..consumption.planning import Planner
 from ..consumption.resolution import Resolution
 from ..consumption.targets import Targets
+from ..consumption.work import Works
 from ..core.change_sets.read_plan import Strategy, parse_strategy
 from ..core.progress import Listener
+from ..displays.choice import new_display
 from ..storage.files.scratch import Scratch
 from ..storage.files.stores import Files
 from ..storage.registry.consumptions import Consumptions
@@ -45,6 +47,7 @@ from .reading.file_sources import FileSources
 from .reading.found_sources import Sources
 from .reading.stream_reader import StreamReader
 from .reading.table_changes import TableChanges
+from .session.task_counters import task_counter
 from .streams.creation import Creation
 from .streams.maintenance import Maintainer
 from .streams.rewinding import Readability, Rewinding
@@ -82,6 +85,7 @@ class Parts:
         strategy: Strategy | str | None,
         principal: str | None,
         slot_meter: Callable[[], int] | None,
+        show_progress: bool,
     ) -> None:
         self.files = files = Files(storage_options)
         self.catalog = StreamCatalog(
@@ -155,6 +159,7 @@ class Parts:
             resolution=Resolution(consumptions, writer, files, listener),
             listener=listener,
             principal=principal,
+            works=Works(new_display, partial(task_counter, spark)) if show_progress else Works(),
         )
 
         of_archives = SparkChangeSets(spark, reader(OF_ARCHIVES), self.scratch)

@@ -95,6 +95,16 @@ def test_streams_as_a_data_frame_have_the_columns_of_show(lab: StreamLab) -> Non
     assert (row["name"], row["owner"], row["offset"], row["stale"]) == ("s", "olga", 0, False)
 
 
+def test_streams_as_a_data_frame_show_as_a_table_in_a_notebook(lab: StreamLab) -> None:
+    frame = lab.engine.show_streams()
+    shown = vars(frame)["_repr_html_"]()
+    assert shown.startswith("<table><caption>1 stream</caption>")
+    assert f">{lab.path('src')}<" in shown
+    other = frame.where("stale").alias("a").join(frame.alias("b"), "name").select("a.name")
+    assert (type(other), other.count()) == (type(frame), 0)
+    assert other._repr_html_() is None
+
+
 def test_offset_of_a_stream_is_usable_only_by_its_readers(lab: StreamLab) -> None:
     emil = of(lab, "emil")
     acts: list[Callable[[], object]] = [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from streams import NOON, new_stream
 
+from airflow_provider_cdc.engine.catalog.show_streams import shown, shown_html
 from airflow_provider_cdc.engine.catalog.stream_status import status_or_reason
 from airflow_provider_cdc.engine.core.html_tables import html_fields, html_table
 from airflow_provider_cdc.engine.core.model.outcomes import (
@@ -45,3 +47,16 @@ def test_status_shows_what_an_operator_asks_first() -> None:
     assert found[0] == "orders"
     assert "stale after" in found
     assert any("is missing" in text for text in found)
+
+
+def test_streams_show_what_needs_attention_and_escape_every_text() -> None:
+    source = SourceLog(Files(), lambda: NOON)
+    status = status_or_reason(new_stream("orders"), source, NOON)
+    hostile = replace(status, name=HOSTILE, table_on=HOSTILE, invalid_reason=HOSTILE)
+    waiting = replace(status, invalid_reason=None, commits_behind=3, bytes_behind=2_000)
+
+    found = texts(shown_html(map(shown, (hostile, waiting))))
+
+    assert found[:2] == ["2 streams", "name"]
+    assert found.count(HOSTILE) == 3
+    assert "3 commits (2.0 kB)" in found

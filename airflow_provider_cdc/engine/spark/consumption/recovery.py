@@ -79,7 +79,8 @@ class Recovery:
         """Merge the difference into the target; see ``Engine.recover_stream``."""
         found = keyed_target(self._spark, self._tables, target, key, "recovered")
         padding = settings(self._spark, _AS_IT_IS_STORED) if found.has_padded_key else None
-        with _naming_what_does_not_fit(found), padding or nullcontext():
+        shown = self._attempt.work.shown()
+        with shown, _naming_what_does_not_fit(found), padding or nullcontext():
             return self._recover(name, found)
 
     def _recover(self, name: str, found: KeyedTarget) -> Outcome:

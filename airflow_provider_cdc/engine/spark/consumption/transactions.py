@@ -215,8 +215,10 @@ class Transaction:
     def _apply(
         self, consumption: Consumption, planned: PlannedStatement, statement: Statement
     ) -> StatementOutcome:
+        work = self._attempt.work
         try:
-            return self._attempt.apply(consumption, planned, statement, self._names)
+            with work.shown(), work.statement(consumption, planned):
+                return self._attempt.apply(consumption, planned, statement, self._names)
         except CdcError:
             self._undo(has_ended=False)
             raise
@@ -273,7 +275,10 @@ class Transaction:
             consumption = self._recorded(snapshot, joining, statements)
         for name in joining:
             # Counting computes the change set, before the statements read it.
-            (self._used[name],) = self._attempt.counted(consumption, self._views[name])
+            views, work = self._views[name], self._attempt.work
+            with work.shown():
+                work.counting(views.plans, None)
+                (self._used[name],) = self._attempt.counted(consumption, views)
         return consumption
 
     def _recorded(

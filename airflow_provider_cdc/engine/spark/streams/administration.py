@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...catalog.show_streams import shown
+from ...catalog.show_streams import shown, shown_html
 from ...catalog.stream_catalog import StreamCatalog
 from ...catalog.stream_status import StreamStatus
 from ...core.arguments.intervals import interval_of
@@ -72,9 +73,16 @@ class StreamAdministration:
         return [self._with_view(status) for status in statuses]
 
     def show_streams(self) -> DataFrame:
-        """SHOW STREAMS as a DataFrame: one row for each stream, ordered by name."""
-        rows = [tuple(shown(status).values()) for status in self.describe_streams()]
-        return self._spark.createDataFrame(rows, _SHOWN)
+        """SHOW STREAMS as a DataFrame: one row for each stream, ordered by name.
+
+        A notebook shows it as a table of the columns that show whether a stream needs attention.
+        """
+        lines = [shown(status) for status in self.describe_streams()]
+        found = self._spark.createDataFrame([tuple(line.values()) for line in lines], _SHOWN)
+        # The classes of DataFrames differ between classic sessions and Spark Connect, and each
+        # makes further frames of its own class. So only this frame gets the method of notebooks.
+        vars(found)["_repr_html_"] = partial(shown_html, lines)
+        return found
 
     def describe_stream(self, name: str) -> StreamStatus:
         """The status of one stream, as in :meth:`describe_streams`; raises ``StreamNotFound``."""
