@@ -81,13 +81,23 @@ def offset_at(table: Path, version: int) -> Offset:
 
 
 def add_file(
-    table: Path, version: int, moment: datetime, size: int = 1, *, data_change: bool = True
+    table: Path,
+    version: int,
+    moment: datetime,
+    size: int = 1,
+    *,
+    data_change: bool = True,
+    rows: int | None = None,
 ) -> None:
-    """Commit a file that no test reads to the log of a table, which is created if it is missing."""
+    """Commit a file that no test reads to the log of a table, which is created if it is missing.
+
+    :param rows: the number of rows by its statistics; ``None``: it has none
+    """
     file = {
         "path": f"f{version}",
         "size": size,
         "dataChange": data_change,
+        "stats": None if rows is None else json.dumps({"numRecords": rows}),
         "baseRowId": 0,
         # Without data change, rows keep their earlier commit version.
         "defaultRowCommitVersion": version if data_change else version - 1,
