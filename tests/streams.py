@@ -88,16 +88,19 @@ def add_file(
     size: int = 1,
     *,
     data_change: bool = True,
+    rows: int | None = None,
     taken: Sequence[TakenVersions] = (),
 ) -> None:
     """Commit a file that no test reads to the log of a table, which is created if it is missing.
 
+    :param rows: the number of rows by its statistics; ``None``: it has none
     :param taken: a statement of a consumption that took this commits the file
     """
     file = {
         "path": f"f{version}",
         "size": size,
         "dataChange": data_change,
+        "stats": None if rows is None else json.dumps({"numRecords": rows}),
         "baseRowId": 0,
         # Without data change, rows keep their earlier commit version.
         "defaultRowCommitVersion": version if data_change else version - 1,

@@ -13,19 +13,24 @@ from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from airflow_provider_cdc.engine.catalog.bounded_map import bounded_map
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.delta.tracking import is_tracked
 from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.engine.core.figures import counted, length_text
 from airflow_provider_cdc.engine.core.requirements import DELTA, JAVA, SPARK, check_version
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.files.uris import join
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
 
 _MONITOR_IS_LATE = timedelta(minutes=15)
 _JAVA_SECONDS = 30
 _JAVA_VERSION = re.compile(r'version "([^"]+)"')
 _SHOWN_PROBLEMS = 3
+_READS_AT_ONCE = 16
+_READ_PATIENCE_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ def findings(state: str, storage_options: Mapping[str, Any]) -> Iterator[Finding
         lambda: _state_folder(state, files),
         lambda: _registry(state, storage_options),
         lambda: _sources(state, storage_options),
+        lambda: _row_tracking(state, storage_options),
         lambda: _monitor(state, files),
     ):
         yield _made(check)
@@ -152,6 +158,41 @@ def _sources(state: str, storage_options: Mapping[str, Any]) -> Finding:
         "sources",
         f"{counted(len(broken), 'stream')} of {len(statuses)} cannot be read: {shown}{more}",
         "describe each of them: its invalid_reason says what to do",
+    )
+
+
+def _row_tracking(state: str, storage_options: Mapping[str, Any]) -> Finding:
+    """Whether row tracking is on in the tables that streams read. Without it, nothing shows
+    which rows changed.
+    """
+    subject = "row tracking"
+    catalog = StreamCatalog(state, storage_options=dict(storage_options))
+    readers: dict[tuple[str, str], list[str]] = {}
+    for stream in catalog.list_streams():
+        for base in () if stream.folder else stream.bases:
+            place = (base.source.location, base.source.name)
+            readers.setdefault(place, []).append(stream.name)
+    log = SourceLog(Files(storage_options))
+    states = bounded_map(
+        lambda place: is_tracked(log.newest_offset(place[0]).metadata),
+        list(readers),
+        at_once=_READS_AT_ONCE,
+        patience_seconds=_READ_PATIENCE_SECONDS,
+    )
+    # The check of the sources names those that cannot be read.
+    found = zip(readers, states, strict=True)
+    tracked = {place: is_on for place, is_on in found if not isinstance(is_on, Exception)}
+    untracked = [place for place, is_on in tracked.items() if not is_on]
+    if not untracked:
+        return Finding(subject, f"is on in {counted(len(tracked), 'table')} that streams read")
+    shown = [f"{place[1]} (read by {', '.join(readers[place])})" for place in untracked]
+    more = "; ..." if len(shown) > _SHOWN_PROBLEMS else ""
+    return Finding(
+        subject,
+        f"is off in {counted(len(untracked), 'table')} of {len(tracked)}:"
+        f" {'; '.join(shown[:_SHOWN_PROBLEMS])}{more}",
+        "switch it on with the operator EnableChangeTracking or engine.enable_change_tracking, then"
+        " do what the invalid_reason of each of these streams says",
     )
 
 

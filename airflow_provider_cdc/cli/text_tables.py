@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rich.console import Console, Group
@@ -16,12 +19,17 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
 
 WIDTH = 80
 """The width of a table, in characters. On a narrower terminal, a table has its width."""
 
 _BAR_CHARACTERS = 12
 _MINUTES = 16
+_DAY = 10
+_HAS_DATA = {True: "yes", False: "no", None: "maybe"}
+_MOST_DATA_COLUMNS = 8
+_LEAST_SECONDS, _MOST_SECONDS = 0.5, 86_400.0
 
 Line = Mapping[str, Any]
 
@@ -65,9 +73,11 @@ STREAMS = (
     Column("state", lambda line: "stale" if line["stale"] else text(line["phase"])),
     Column("offset", lambda line: text(line["offsets"]), folds=True, is_number=True),
     Column("commits\nbehind", lambda line: text(line["commits_behind"]), is_number=True),
-    Column("stale after\n(UTC)", lambda line: moment(line["stale_after"])),
+    Column("rows\nwaiting", lambda line: text(line["rows_waiting"]), is_number=True),
+    Column("has\ndata", lambda line: "" if line["invalid_reason"] else _HAS_DATA[line["has_data"]]),
+    Column("stale after\n(UTC)", lambda line: moment(line["stale_after"])[:_DAY]),
 )
-"""The columns that show whether a stream needs attention."""
+"""The columns that show whether a stream needs attention, and what waits for it."""
 
 CHANGE_STREAMS = (
     Column("name", lambda line: line["name"], folds=True),
@@ -126,6 +136,14 @@ _DESCRIBED = (
 )
 
 
+def _datum(name: str, line: Line) -> str:
+    """A value of a row as text. Nested values are shown as JSON."""
+    value = line[name]
+    if isinstance(value, dict | list | bool):
+        return json.dumps(value, ensure_ascii=False)
+    return text(value)
+
+
 def _rows(found: Line | None) -> str:
     counts = [] if found is None else [found["inserted"], found["updated"], found["deleted"]]
     return "/".join(map(str, counts))
@@ -149,6 +167,19 @@ def print_table(columns: Sequence[Column], lines: Sequence[Line]) -> None:
     _print(columns, lines, has_header=True)
 
 
+def print_rows(names: Sequence[str], lines: Sequence[Line]) -> None:
+    """Print rows of data with the columns ``names``: as a table, or column by column if there are
+    too many for a table.
+    """
+    if len(names) <= _MOST_DATA_COLUMNS:
+        columns = [Column(name, partial(_datum, name), folds=True) for name in names]
+        _print(columns, lines, has_header=True)
+        return
+    for line in lines:
+        print_described({name: _datum(name, line) for name in names})
+        console().print()
+
+
 def table_of(columns: Sequence[Column], lines: Sequence[Line], *, has_header: bool = True) -> Table:
     """Return the table of ``lines``, with a line of text for each, or several if a column folds."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=has_header)
@@ -170,6 +201,25 @@ def console() -> Console:
     found = Console(markup=False, highlight=False)
     found.width = min(found.width, WIDTH) if sys.stdout.isatty() else WIDTH
     return found
+
+
+def refresh_seconds(given: str | float) -> float:
+    """The seconds between two refreshes of a watch, as a user gives them.
+
+    :raises InvalidRequest: ``given`` is not a number of seconds from half a second to a day
+    """
+    try:
+        found = float(given)
+    except (ValueError, OverflowError):
+        found = math.nan
+    if _LEAST_SECONDS <= found <= _MOST_SECONDS:
+        return found
+    raise InvalidRequest(
+        f"--every {given}",
+        "is not a time between two refreshes",
+        cause=f"expected {_LEAST_SECONDS:g} to {_MOST_SECONDS:g} seconds",
+        fix="write a number of seconds such as 5",
+    )
 
 
 def watch(columns: Sequence[Column], query: Callable[[], Sequence[Line]], every: float) -> None:

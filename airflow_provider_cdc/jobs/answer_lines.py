@@ -20,6 +20,7 @@ from .model import (
     ConsumptionResult,
     ExportChanges,
     ExportTable,
+    ReadStream,
     Request,
     StreamHasData,
 )
@@ -79,6 +80,8 @@ def _lines_of_task(request: Request, answer: Answer) -> tuple[str, ...]:
             return (results_line(answer.consumptions),)
         case StreamHasData() as task:
             return (f"stream {task.stream}: has {'' if answer.has_data else 'no '}data",)
+        case ReadStream() as task if answer.rows is not None:
+            return (f"stream {task.stream}: read {counted(len(answer.rows.rows), 'row')}",)
         case ExportChanges() as task:
             return (f"changes of {task.name}: are written to {task.target}",)
         case ExportTable() as task:

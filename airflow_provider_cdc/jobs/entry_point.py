@@ -101,11 +101,13 @@ def json_object(environment: Mapping[str, str], variable: str) -> dict[str, str]
 def delta_session(secret_conf: Mapping[str, str]) -> SparkSession:
     """Return the session that spark-submit prepared, or a new one if its settings lack Delta."""
     # Workers import this module without Spark.
-    from pyspark.logger import PySparkLogger  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    # This logger repeats each exception as JSON, with the stack of the JVM.
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    from airflow_provider_cdc.engine.spark.session.failures import (  # noqa: PLC0415
+        log_no_query_errors,
+    )
+
+    log_no_query_errors()
     conf: dict[str, bool | float | int | str | None] = dict(secret_conf)
     spark = SparkSession.builder.config(map=conf).getOrCreate()
     present = spark.conf.get("spark.sql.extensions", None) or ""

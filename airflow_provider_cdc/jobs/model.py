@@ -84,6 +84,27 @@ class StreamHasData(JobTask, frozen=True):
     stream: str
 
 
+MOST_ROWS_READ = 1_000
+"""The most rows that a job hands back."""
+
+
+class ReadStream(JobTask, frozen=True):
+    """Hand back at most ``limit`` rows of the change set of ``stream``, and move no offset."""
+
+    stream: str
+    limit: int
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that is no number of rows, or too many; raises ``InvalidRequest``."""
+        if type(self.limit) is not int or not 1 <= self.limit <= MOST_ROWS_READ:
+            raise InvalidRequest(
+                f"limit {shown(self.limit)}",
+                "is not a number of rows to read",
+                cause=f"expected a whole number from 1 to {MOST_ROWS_READ:,}",
+                fix="correct it; for more rows, call engine.read_stream or run ExportChanges",
+            )
+
+
 class ExportFormat(StrEnum):
     """The format of an export: a Delta table, or a folder of files."""
 
@@ -243,6 +264,7 @@ OneTask = (
     CreateStream
     | ConsumeStream
     | StreamHasData
+    | ReadStream
     | ExportChanges
     | ExportTable
     | MaintainStreams
@@ -306,6 +328,17 @@ class ConsumptionResult:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamRows:
+    """Rows of a change set: the names of its columns, and each row as a JSON object.
+
+    Times are in UTC, and binary values are in Base64.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The answer of a job: an error, or the result of its kind of task.
 
@@ -320,6 +353,7 @@ class Answer:
     consumptions: tuple[ConsumptionResult, ...] = ()
     maintenance: Maintenance | None = None
     has_data: bool | None = None
+    rows: StreamRows | None = None
     redriven: int | None = None
     written: WriteResult | None = None
     upsert_table: UpsertTable | None = None

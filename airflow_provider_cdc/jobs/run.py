@@ -35,6 +35,7 @@ from .model import (
     HistoryTask,
     MaintainStreams,
     OneTask,
+    ReadStream,
     RecoverStream,
     Request,
     RewindStream,
@@ -42,6 +43,7 @@ from .model import (
     VerifyTarget,
 )
 from .slot_meter import slot_meter
+from .stream_rows import stream_rows
 from .upsert_tasks import UpsertTask
 from .upserts import upsert_answer
 
@@ -124,6 +126,8 @@ def _answer(
             return Answer(
                 request.request_id, has_data=engine.stream_has_data(task.stream, exact=True)
             )
+        case ReadStream():
+            return Answer(request.request_id, rows=stream_rows(engine, task))
         case ExportChanges() | ExportTable():
             export(task, engine, spark, Tables(spark, Files(storage_options)))
             return Answer(request.request_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,27 @@ def define_connection(monkeypatch):
         return conn_id
 
     return define
+
+
+@pytest.fixture
+def cdc_command(capsys):
+    """Runs a command of ``airflow cdc``, and returns what it prints."""
+    from airflow_provider_cdc.cli.airflow_commands import get_commands
+
+    def run(*arguments: str) -> str:
+        (group,) = get_commands()
+        parser = argparse.ArgumentParser()
+        commands = parser.add_subparsers(dest="command")
+        for command in group.subcommands:
+            added = commands.add_parser(command.name)
+            added.set_defaults(func=command.func)
+            for argument in command.args:
+                argument.add_to_parser(added)
+        given = parser.parse_args(arguments)
+        given.func(given)
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.fixture

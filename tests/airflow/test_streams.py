@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from datetime import timedelta
 from types import SimpleNamespace
@@ -262,6 +263,26 @@ def test_abort_ends_an_open_consumption_and_rewind_restores_the_offset(
     rewound = RewindStream(task_id="rewind", stream="s", to=Version(begin)).execute(TASK)
     assert rewound["offset_version"] == begin
     assert stream.engine.stream_has_data("s")
+
+
+def test_airflow_cdc_acts_that_need_spark_run_as_jobs(stream, spark, jobs_on_session, cdc_command):
+    create = ("create", "hand", "--on-table", str(stream.folder), "--mode", "append_only")
+    created = json.loads(cdc_command(*create, "--comment", "by hand"))
+    assert (created["did"], created["mode"]) == ("create", "append_only")
+    assert CdcHook().catalog().get_stream("hand").comment == "by hand"
+    assert json.loads(cdc_command(*create, "--if-not-exists")) == created
+    spark.sql(f"INSERT INTO {stream.table} VALUES (3, 'c'), (4, NULL)")
+
+    lines = json.loads(cdc_command("read", "hand", "-o", "json"))
+    assert sorted((line["id"], line["v"]) for line in lines) == [("3", "c"), ("4", "")]
+    assert len(cdc_command("read", "hand", "--limit", "1").splitlines()) == 2
+    assert "name: hand" in cdc_command("streams", "hand", "-o", "yaml")
+
+    cdc_command("advance", "hand", "--yes")
+    assert json.loads(cdc_command("read", "hand", "-o", "json")) == []
+    (offset,) = created["offsets"]
+    rewound = json.loads(cdc_command("rewind", "hand", "--to", f"version={offset}", "--yes"))
+    assert rewound["offsets"] == [offset]
 
 
 def test_stream_is_cloned_dropped_and_undropped_without_spark(stream):

@@ -21,8 +21,9 @@ def shown(status: StreamStatus) -> dict[str, Any]:
 
     ``catalog`` and ``database`` come from the name of the source as it was given. A path has
     neither. ``offsets`` are the offsets of the base tables, in order. ``offset`` is set if there is
-    only one base table. ``readers`` and ``consumers`` are ``None`` if no list was given, and empty
-    for an empty list.
+    only one base table. ``rows_waiting`` and ``has_data`` are ``None`` if the log does not show
+    them. ``readers`` and ``consumers`` are ``None`` if no list was given, and empty for an empty
+    list.
     """
     parts = () if status.table_on is None else table_name(status.table_on).parts
     extension = status.max_data_extension
@@ -50,6 +51,8 @@ def shown(status: StreamStatus) -> dict[str, Any]:
         "latest_version": status.latest_version if is_one else None,
         "commits_behind": status.commits_behind,
         "bytes_behind": status.bytes_behind,
+        "rows_waiting": status.rows_waiting,
+        "has_data": status.has_data,
         "behind_since": status.behind_since,
         "complete_through": status.complete_through,
         "max_lag_seconds": None if status.max_lag is None else status.max_lag.total_seconds(),

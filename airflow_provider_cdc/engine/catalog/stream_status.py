@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from rich.filesize import decimal
 
+from ..core.change_sets.candidates import WaitingRows, waiting_rows
 from ..core.change_sets.net_files import inserted_files
 from ..core.change_sets.new_files import unread_files
 from ..core.delta.log_actions import Commit
@@ -22,7 +23,7 @@ from ..core.retention.staleness import MAX_DATA_EXTENSION, rows_missing_after, s
 from ..core.retention.table_retention import log_retention, retention
 from ..core.summaries import moment_text, place_text, versions_text
 from ..core.verification.proof import VerificationState
-from ..storage.sources.source_log import SourceLog, SourceRange, StreamSpan, candidates
+from ..storage.sources.source_log import SourceLog, SourceRange, StreamSpan
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -36,6 +37,7 @@ class BaseStatus:
     files with rows. ``bytes_behind`` is the size in bytes of the files in which the ends of the
     range differ. For an append-only stream, it is the size of the files that hold inserted rows.
     These fields are ``None`` if the table cannot be read, and ``invalid_reason`` gives the reason.
+    ``rows_waiting`` and ``has_data`` are those of :class:`StreamStatus` for this table.
     """
 
     table: str
@@ -45,7 +47,9 @@ class BaseStatus:
     versions_behind: int | None
     commits_behind: int | None
     bytes_behind: int | None
+    rows_waiting: int | None
     may_have_data: bool
+    has_data: bool | None
     stale_after: datetime
     kept_until: datetime
     behind_since: datetime | None
@@ -63,11 +67,16 @@ class StreamStatus:
 
     ``base_tables`` holds the status for each table that the stream reads. Versions and counts are
     sums over these tables, or ``None`` if one of them cannot be read. ``may_have_data`` is false
-    only if there is certainly no change for the stream's mode. ``behind_since`` is the time of the
-    first commit with data that is not consumed, if there may be a change. ``stale_after`` is a
-    prediction that assumes extended retentions. ``kept_until`` is what the current properties of
-    the sources guarantee. ``stale`` means that ``stale_after`` has passed, or that the stream can
-    no longer be read. A source that cannot be reached at the moment does not make a stream stale.
+    only if there is certainly no change for the stream's mode. ``has_data`` is whether there is a
+    change, if the log shows it, otherwise ``None``. ``rows_waiting`` is the number of rows of the
+    change set, if the log shows it: if the commits only added rows to files with statistics, or
+    only deleted rows by deletion vectors. It is ``None`` after an UPDATE, a MERGE or an overwrite,
+    for initial rows and for files, and for a view whose tables changed. ``behind_since`` is the
+    time of the first commit with data that is not consumed, if there may be a change.
+    ``stale_after`` is a prediction that assumes extended retentions. ``kept_until`` is what the
+    current properties of the sources guarantee. ``stale`` means that ``stale_after`` has passed, or
+    that the stream can no longer be read. A source that cannot be reached at the moment does not
+    make a stream stale.
     ``file_format`` is set for a stream on files. The commits of such a stream are the refreshes
     that found changes in its folder. ``view`` is set for a stream on a view. Only an engine with
     Spark can check whether that view has changed.
@@ -119,6 +128,8 @@ class StreamStatus:
     consumers: tuple[str, ...] | None = None
     max_data_extension: timedelta | None = MAX_DATA_EXTENSION
     verifications: tuple[VerificationState, ...] = ()
+    rows_waiting: int | None = None
+    has_data: bool | None = None
 
     @property
     def verified_through(self) -> int | None:
@@ -237,6 +248,7 @@ def unanswered_status(stream: Stream, reason: str, now: datetime) -> StreamStatu
 
 
 def _status(stream: Stream, bases: Sequence[BaseStatus], now: datetime) -> StreamStatus:
+    waiting = _waiting_rows(stream, bases)
     reasons = [base.invalid_reason for base in bases if base.invalid_reason is not None]
     predicted = min(base.stale_after for base in bases)
     kept_until = min(base.kept_until for base in bases)
@@ -273,7 +285,21 @@ def _status(stream: Stream, bases: Sequence[BaseStatus], now: datetime) -> Strea
         readers=stream.readers,
         consumers=stream.consumers,
         max_data_extension=stream.max_data_extension,
+        rows_waiting=waiting.count,
+        has_data=waiting.are_there,
     )
+
+
+def _waiting_rows(stream: Stream, bases: Sequence[BaseStatus]) -> WaitingRows:
+    """The rows of the change set of ``stream``, as far as its tables show them."""
+    if stream.shows_initial_rows:
+        return WaitingRows(None, None)
+    found = [WaitingRows(base.rows_waiting, base.has_data) for base in bases]
+    if len(found) == 1 and stream.view is None:
+        return found[0]
+    # A view may filter and join the changes of its tables.
+    is_empty = all(each.are_there is False for each in found)
+    return WaitingRows(0, False) if is_empty else WaitingRows(None, None)
 
 
 def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatus:
@@ -293,9 +319,12 @@ def _status_of_span(
         ``reason``
     """
     end = stream.offset if span is None else span.end
-    found = None if span is None else candidates(span)
+    found = None if span is None else span.candidates
     changed = [] if span is None else _commits_with_data(span)
     may_have_data = found is not None and found.are_there
+    waiting = WaitingRows(None, None)
+    if span is not None and found is not None:
+        waiting = waiting_rows(stream, span.commits, found)
     oldest = min((commit.timestamp for commit in changed), default=None)
     behind_since = oldest if may_have_data else None
     predicted, kept_until = _kept(stream, span, now, may_have_data=may_have_data)
@@ -307,7 +336,9 @@ def _status_of_span(
         versions_behind=None if span is None else len(span.commits),
         commits_behind=None if span is None else len(changed),
         bytes_behind=None if found is None else found.size_bytes,
+        rows_waiting=waiting.count,
         may_have_data=may_have_data,
+        has_data=waiting.are_there,
         stale_after=predicted,
         kept_until=kept_until,
         behind_since=behind_since,

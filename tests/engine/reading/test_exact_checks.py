@@ -43,3 +43,23 @@ def test_exact_check_of_an_update_reads_the_rows(lab: StreamLab) -> None:
     answer, jobs = jobs_of(lab.spark, lambda: lab.engine.stream_has_data("s"))
     assert not answer
     assert jobs > 0
+
+
+def test_status_counts_rows_as_a_read_does_without_reading(lab: StreamLab) -> None:
+    steps = (
+        ("INSERT INTO {src} VALUES (1, 'a'), (2, 'b'), (3, 'c')", 3),
+        ("ALTER TABLE {src} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')", 3),
+        ("DELETE FROM {src} WHERE id = 1", 2),
+        ("UPDATE {src} SET v = 'x' WHERE id = 0", None),
+    )
+    for statement, rows in steps:
+        lab.sql(statement)
+        status = lab.engine.describe_stream("s")
+        assert status.rows_waiting == rows
+        assert status.has_data is not False
+        assert rows in (None, len(lab.changes("s")))
+    lab.engine.advance_stream("s")
+    lab.sql("DELETE FROM {src} WHERE id = 2")
+    status = lab.engine.describe_stream("s")
+    assert (status.rows_waiting, status.has_data) == (1, True)
+    assert lab.engine.show_streams().select("rows_waiting", "has_data").collect() == [(1, True)]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from partitions import new_change_stream
 from streams import NOON, add_file, new_stream, quiet_stream
 from typer.testing import CliRunner
@@ -58,7 +59,25 @@ def test_streams_in_a_table_show_each_offset(
     assert code == 0
     first, second = (line.split() for line in printed.splitlines()[2:])
     assert (first[0], first[2]) == ("orders", "stale")
-    assert second[:5] == ["payments", "lake.payments", "idle", "0", "2"]
+    assert second[:7] == ["payments", "lake.payments", "idle", "0", "2", "maybe", second[6]]
+
+
+def test_streams_in_a_table_show_rows_and_whether_there_is_data(
+    registry: Registry, state: str, tmp_path: Path
+) -> None:
+    for name, rows in (("a", None), ("b", 7), ("c", 0)):
+        quiet_stream(Path(state), tmp_path / name, name, utc_now())
+        if rows != 0:
+            add_file(tmp_path / name, 1, utc_now(), rows=rows)
+    printed = run("--state", state)[1].splitlines()
+    assert [line.split()[4:-1] for line in printed[2:]] == [
+        ["1", "maybe"],
+        ["1", "7", "yes"],
+        ["0", "0", "no"],
+    ]
+    _, described, _ = run("b", "--output", "yaml", state=state)
+    (line,) = yaml.safe_load(described)
+    assert (line["rows_waiting"], line["has_data"], line["name"]) == (7, True, "b")
 
 
 @pytest.mark.parametrize("columns", [None, "60", "200"])
@@ -99,7 +118,7 @@ def test_streams_that_cannot_be_shown_print_one_line_to_standard_error(
 
 
 @pytest.mark.parametrize("command", ["streams", "upsert-tables", "usage"])
-@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
 def test_folder_without_a_registry_is_refused_and_named(
     tmp_path: Path, command: str, output: str
 ) -> None:

@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from streams import new_stream, register
 from typer.testing import CliRunner
 
+from airflow_provider_cdc.cli import terminal_acts
+from airflow_provider_cdc.cli.act_options import ALTER_OPTIONS, CREATE_OPTIONS
 from airflow_provider_cdc.cli.terminal import app
+from airflow_provider_cdc.engine.core.errors import UnsupportedEnvironment
 
 TEXTS = [value for value in ABSURD if isinstance(value, str) and value != "\ud800"]
+FEW_TEXTS = ("", "\x00", "10 minutes", "ünï `a'b\"c\\d${e}", "9" * 300)
 # Exit codes: success, one of our errors, and a command line that typer refuses.
 ENDS = (0, 1, 2)
 
@@ -38,6 +42,31 @@ def test_absurd_options_of_a_command_are_refused(command: str, state: str) -> No
         check(command, "--state", text)
         check(command, "--state", state, CDC_STORAGE_OPTIONS=text.replace("\x00", ""))
         check(command, "--state", state, "--output", text)
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which no session starts."""
+
+    def refuse() -> None:
+        raise UnsupportedEnvironment("Java", "is missing")
+
+    monkeypatch.setattr(terminal_acts, "_session", refuse)
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_absurd_options_of_an_act_are_refused_or_kept(state: str) -> None:
+    for text in FEW_TEXTS:
+        for option in CREATE_OPTIONS:
+            check("create", "--state", state, "--yes", "t", f"{option.flag}={text}")
+        for option in ALTER_OPTIONS:
+            check("alter", "--state", state, "s", f"{option.flag}={text}")
+        check("read", "--state", state, "s", f"--limit={text}")
+        check("rewind", "--state", state, "--yes", "s", f"--to={text}")
+        check("rewind", "--state", state, "--yes", "s", f"--to=version={text}")
+        check("watch", "--state", state, f"--every={text[:3]}x")
+        for act in ("create", "alter", "read", "advance", "drop"):
+            check(act, "--state", state, "--principal", text, "--", text)
 
 
 @settings(

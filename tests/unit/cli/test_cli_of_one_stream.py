@@ -88,12 +88,83 @@ def test_drop_removes_the_stream_for_its_owner_only(catalog: StreamCatalog, stat
     assert catalog.list_streams() == []
 
 
-@pytest.mark.parametrize("command", ["history", "explain", "advance", "drop"])
-def test_command_for_a_missing_stream_says_so(
-    catalog: StreamCatalog, state: str, command: str
+def test_alter_changes_what_is_given_and_keeps_the_rest(catalog: StreamCatalog, state: str) -> None:
+    given = ("--comment", "nightly", "--max-lag", "PT10M", "--readers", "ada", "--readers", "bob")
+    me = ("--principal", "somebody")
+    code, printed, _ = run(state, "alter", "orders", *given, *me)
+    assert code == 0
+    assert json.loads(printed) == {
+        "stream": "orders",
+        "did": "alter",
+        "comment": "nightly",
+        "max_lag": "PT10M",
+        "readers": ["ada", "bob"],
+    }
+    run(state, "alter", "orders", "--without", "max-lag", "--consumers", "", *me)
+    stream = catalog.get_stream("orders")
+    assert (stream.comment, stream.max_lag) == ("nightly", None)
+    assert (stream.readers, stream.consumers) == (("ada", "bob"), ())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("alter", "orders"), "stream orders: is not altered"),
+        (("alter", "orders", "--without", "owner"), "--without owner: cannot be used"),
+        (("alter", "orders", "--without", "comment", "--comment", "x"), "--without comment: "),
+        (("alter", "orders", "--max-lag", "soon"), "max_lag"),
+        (("read", "orders", "--limit", "0"), "limit 0 of type int: is not a number of rows"),
+        (("read", "orders", "--limit", "1001"), "expected a whole number from 1 to 1,000"),
+        (("rewind", "orders", "--to", "3", "--yes"), "write --to version=3"),
+        (("rewind", "orders", "--to", "version=x", "--yes"), "version 'x': is not a version"),
+        (("create", "s", "--on-table", "t", "--at", "monday"), "--at monday: is not a point"),
+        (("create", "s", "--on-table", "t", "--mode", "odd"), "stream s: "),
+        (("create", "s", "--on-files", "/f", "--file-options", "[1]"), "--file-options: cannot"),
+    ],
+)
+def test_wrong_option_of_an_act_ends_with_one_line(
+    catalog: StreamCatalog, state: str, arguments: tuple[str, ...], problem: str
 ) -> None:
-    arguments = [] if command in ("history", "explain") else ["--yes"]
-    code, _, error = run(state, command, "order", *arguments)
+    code, printed, error = run(state, *arguments)
+    assert (code, printed) == (1, "")
+    assert problem in error
+    assert len(error.splitlines()) == 1
+
+
+def test_create_without_java_says_what_is_missing(
+    state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/missing")
+    code, _, error = run(state, "create", "s", "--on-table", "t")
+    assert code == 1
+    assert "needs Java 17, found none" in error
+
+
+@pytest.mark.parametrize("every", ["0.1", "nan", "inf", "soon"])
+def test_watch_names_the_times_that_it_accepts(state: str, every: str) -> None:
+    code, _, error = run(state, "watch", "--every", every)
+    assert code == 2
+    assert "expected 0.5 to 86400 seconds" in " ".join(error.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("history",),
+        ("explain",),
+        ("advance", "--yes"),
+        ("drop", "--yes"),
+        ("alter", "--comment=c"),
+        ("read",),
+        ("rewind", "--to=version=1", "--yes"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_command_for_a_missing_stream_says_so(
+    catalog: StreamCatalog, state: str, arguments: tuple[str, ...]
+) -> None:
+    command, *options = arguments
+    code, _, error = run(state, command, "order", *options)
     assert code == 1
     assert "stream order: does not exist" in error
     assert getuser() not in error

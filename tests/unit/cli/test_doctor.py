@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -44,6 +45,25 @@ def test_doctor_names_a_source_that_cannot_be_read(site: str, tmp_path: Path) ->
     code, found = run(site)
     assert code == 1
     assert "1 stream of 1 cannot be read: stream orders" in found["FAIL  sources"]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_doctor_names_tables_without_row_tracking(site: str, tmp_path: Path, is_on: bool) -> None:
+    metadata = {
+        "id": "a-table-id",
+        "configuration": {"delta.enableRowTracking": str(is_on).lower()},
+    }
+    actions = ({"metaData": metadata}, {"protocol": {"minReaderVersion": 1}})
+    log = tmp_path / "t/_delta_log"
+    (log / f"{2:020d}.json").write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+    code, found = run(site)
+    assert code == (0 if is_on else 1)
+    if is_on:
+        assert found["ok    row tracking"] == "is on in 1 table that streams read."
+    else:
+        text = found["FAIL  row tracking"]
+        assert text.startswith("is off in 1 table of 1: lake.orders (read by orders). Fix: ")
+        assert "1 stream of 1 cannot be read" in found["FAIL  sources"]
 
 
 def test_doctor_says_that_the_monitor_is_missing_or_late(site: str, tmp_path: Path) -> None:

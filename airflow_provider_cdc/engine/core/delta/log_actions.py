@@ -53,6 +53,14 @@ class DeletionVector(
         return dict(msgspec.to_builtins(self))
 
 
+class _Statistics(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    num_records: int | None = None
+
+
+# It skips the bounds of the columns, which are most of the text.
+_STATISTICS = msgspec.json.Decoder(_Statistics)
+
+
 class DataFile(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A logical data file: a Parquet file, and the deletion vector that lists its deleted rows.
 
@@ -78,8 +86,21 @@ class DataFile(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         """How many rows the Parquet file holds, including deleted ones. ``None`` if unknown."""
         if not self.stats:
             return None
-        count = json.loads(self.stats).get("numRecords")
-        return None if count is None else int(count)
+        try:
+            return _STATISTICS.decode(self.stats).num_records
+        except msgspec.MsgspecError:
+            return None
+
+    @property
+    def deleted_row_count(self) -> int:
+        """How many rows the deletion vector lists."""
+        return 0 if self.deletion_vector is None else self.deletion_vector.cardinality
+
+    @property
+    def live_row_count(self) -> int | None:
+        """How many rows the file holds that are not deleted. ``None`` if unknown."""
+        count = self.record_count
+        return None if count is None else count - self.deleted_row_count
 
 
 @dataclass(frozen=True, slots=True)

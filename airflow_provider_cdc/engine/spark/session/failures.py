@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.logger import PySparkLogger
 
 from ...core.errors import OutcomeUnknown
 
@@ -37,6 +39,11 @@ _PLAN = ";\n"
 # This line comes before the text that Spark could not parse.
 _STATEMENT = re.compile(r"^== SQL ==$", re.MULTILINE)
 _CLASS = re.compile(r"^(?:: |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
+
+
+def log_no_query_errors() -> None:
+    """Keep pyspark from logging each exception as JSON, with the stack of the JVM."""
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 def has_ended(error: Exception) -> bool:

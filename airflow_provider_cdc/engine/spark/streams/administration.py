@@ -33,10 +33,11 @@ _SHOWN = """
     owner STRING, readers STRING, consumers STRING, comment STRING, mode STRING,
     append_semantics STRING, column_style STRING, type STRING, base_tables STRING, phase STRING,
     offset BIGINT, offsets STRING, latest_version BIGINT, commits_behind BIGINT,
-    bytes_behind BIGINT, behind_since TIMESTAMP, complete_through TIMESTAMP,
-    max_lag_seconds DOUBLE, stale BOOLEAN, stale_after TIMESTAMP, kept_until TIMESTAMP,
-    max_data_extension_seconds DOUBLE, invalid_reason STRING, last_consumed_on TIMESTAMP,
-    last_consumer STRING, verified_through BIGINT, differing_keys BIGINT
+    bytes_behind BIGINT, rows_waiting BIGINT, has_data BOOLEAN, behind_since TIMESTAMP,
+    complete_through TIMESTAMP, max_lag_seconds DOUBLE, stale BOOLEAN, stale_after TIMESTAMP,
+    kept_until TIMESTAMP, max_data_extension_seconds DOUBLE, invalid_reason STRING,
+    last_consumed_on TIMESTAMP, last_consumer STRING, verified_through BIGINT,
+    differing_keys BIGINT
 """
 
 
@@ -210,6 +211,8 @@ class StreamAdministration:
                 status,
                 stale=True,
                 may_have_data=False,
+                rows_waiting=None,
+                has_data=None,
                 complete_through=None,
                 invalid_reason=str(error),
             )

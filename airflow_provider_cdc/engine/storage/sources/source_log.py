@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ...clock import utc_now
+from ...core.change_sets.candidates import Candidates, candidates
 from ...core.change_sets.has_data_scan import DataProbe, HasDataScan
-from ...core.change_sets.net_files import fold, inserted_files
-from ...core.change_sets.new_files import unread_files, without_superseded
-from ...core.change_sets.read_plan import Strategy, plan_inserts, plan_survivors
+from ...core.change_sets.net_files import inserted_files
+from ...core.change_sets.new_files import without_superseded
 from ...core.change_sets.rewrites import net_difference
 from ...core.consumption.batches import BatchLimit
 from ...core.consumption.statement_log import settled_batch
@@ -67,6 +67,11 @@ class SourceRange:
         return None if is_kept else Layout.of(self.start.metadata)
 
     @property
+    def candidates(self) -> Candidates:
+        """The files that may hold a change for the stream's mode."""
+        return candidates(self.stream, self.commits, self.layout)
+
+    @property
     def oldest(self) -> datetime | None:
         """The time of its oldest commit; ``None`` if it has no commit. The clocks of writers may
         differ, so the oldest commit is not always the first.
@@ -104,7 +109,7 @@ class StreamSpan:
         return is_surviving and any(inserted_files(table.commits) for table in self.tables)
 
     def _is_empty(self, table: SourceRange) -> bool:
-        if candidates(table).are_there:
+        if table.candidates.are_there:
             return False
         if self.stream.mode is StreamMode.FEED:
             return keeps_fields(table.start, table.commits)
@@ -112,16 +117,6 @@ class StreamSpan:
             return True
         is_empty = net_difference(table.commits, table.layout).is_empty
         return is_empty and keeps_fields(table.start, table.commits)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The files of a range that may hold a change for a stream's mode: whether there are any, and
-    their size in bytes.
-    """
-
-    are_there: bool
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +320,7 @@ class SourceLog:
         span = self._range(stream, log, newest, newest)
         changes = [commit.version for commit in span.commits if commit.changes_data]
         changed = max(changes, default=offset)
-        return StreamProbe(offset, newest, candidates(span).are_there, changed)
+        return StreamProbe(offset, newest, span.candidates.are_there, changed)
 
     def _range(
         self,
@@ -393,21 +388,3 @@ class SourceLog:
             return settled_batch(found, log.commits(after=found[-1].version, through=last))
         except LogIncomplete as error:
             raise log_incomplete(stream, last, error) from None
-
-
-def candidates(span: SourceRange) -> Candidates:
-    """The files of ``span`` that may hold a change for the stream's mode."""
-    if span.stream.mode is StreamMode.INSERT_ONLY:
-        unread = unread_files(span.commits)
-        return Candidates(bool(unread.files), unread.plan.size_bytes)
-    if span.stream.mode is StreamMode.FEED:
-        nets = [fold([commit]) for commit in span.commits if commit.changes_data]
-        return Candidates(bool(nets), sum(net.size_bytes for net in nets))
-    if span.stream.mode is StreamMode.STANDARD:
-        net = net_difference(span.commits, span.layout)
-        return Candidates(not net.is_empty, net.size_bytes)
-    if span.stream.append_semantics is AppendSemantics.INSERTED:
-        plan = plan_inserts(span.commits)
-    else:
-        plan = plan_survivors(span.commits, span.layout).plan
-    return Candidates(plan.strategy is not Strategy.NOTHING, plan.size_bytes)

@@ -15,7 +15,7 @@ from airflow_provider_cdc.engine.core.change_sets.has_data_scan import DataProbe
 from airflow_provider_cdc.engine.core.delta.log_actions import ROW_ID_SETTING, Commit
 from airflow_provider_cdc.engine.core.delta.tracking import ENABLED
 from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, Stream, StreamMode
-from airflow_provider_cdc.engine.storage.sources.source_log import SourceRange, candidates
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceRange
 
 STANDARD = new_stream()
 INSERTS = new_stream(mode=StreamMode.APPEND_ONLY, append_semantics=AppendSemantics.INSERTED)
@@ -39,7 +39,7 @@ def test_data_in_the_newest_commits_is_data_in_the_whole_range(
     whole = SourceRange(stream, new_offset(), new_offset(len(commits)), tuple(commits))
 
     if look(stream, commits) is DataProbe.DATA:
-        assert candidates(whole).are_there
+        assert whole.candidates.are_there
 
 
 @pytest.mark.parametrize("stream", [STANDARD, INSERTS, SURVIVING])

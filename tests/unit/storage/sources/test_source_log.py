@@ -24,7 +24,7 @@ from airflow_provider_cdc.engine.core.model.sources import Base, Source, View
 from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, Stream, StreamMode
 from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog, LogIncomplete
 from airflow_provider_cdc.engine.storage.files.stores import Files
-from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog, candidates
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 from airflow_provider_cdc.engine.storage.sources.source_pins import SourcePins
 
 MARK = {"domain": ROW_TRACKING_DOMAIN, "configuration": '{"rowIdHighWaterMark": 9}'}
@@ -316,7 +316,7 @@ def test_surviving_stream_does_not_skip_rows_that_a_restore_may_return(
     log.insert(2)
     log.write(3, {"remove": {"path": "2.parquet", "dataChange": True}})
     span = SourceLog(Files()).span(stream)
-    assert not any(candidates(table).are_there for table in span.tables)
+    assert not any(table.candidates.are_there for table in span.tables)
     assert not span.holds_nothing
 
 
