@@ -87,3 +87,25 @@ def test_wrong_act_on_spark_ends_with_one_line(lab: StreamLab, run: Run) -> None
         assert (code, printed) == (1, "")
         assert problem in said
         assert len(said.splitlines()) == 1
+
+
+def test_values_of_any_type_are_shown(lab: StreamLab, run: Run) -> None:
+    lab.make(
+        "wide", "id INT, b BINARY, at TIMESTAMP, day DATE, x DOUBLE, m MAP<STRING, ARRAY<INT>>"
+    )
+    done(run, "create", "s", "--on-table", lab.path("wide"))
+    lab.sql(
+        "INSERT INTO {wide} SELECT 1, X'00ff', TIMESTAMP '2026-01-01T00:00:00.123456+02:00',"
+        " DATE '2026-01-02', double('NaN'), map('k', array(1, NULL))"
+    )
+    (line,) = done(run, "read", "s", "-o", "json")
+    assert [line[name] for name in ("b", "at", "day", "x", "m")] == [
+        "AP8=",
+        "2025-12-31T22:00:00.123456Z",
+        "2026-01-02",
+        "NaN",
+        {"k": [1, None]},
+    ]
+    printed = run("read", "s")[1].splitlines()
+    described = {line.split()[0]: line.split(maxsplit=1)[1].strip() for line in printed if line}
+    assert (described["m"], described["METADATA$ISUPDATE"]) == ('{"k": [1, null]}', "false")

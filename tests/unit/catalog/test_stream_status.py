@@ -21,6 +21,7 @@ from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 LATER = NOON + timedelta(days=1)
 QUIET = {"txn": {"appId": "a", "version": 1}}
+MISSING = Source("`missing`", "/missing", "a-table-id")
 METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
 
 
@@ -86,6 +87,22 @@ def test_status_counts_versions_commits_and_bytes_behind(stream: Stream) -> None
 def test_status_of_an_append_only_stream_counts_only_inserted_bytes(stream: Stream) -> None:
     found = status(replace(stream, mode=StreamMode.APPEND_ONLY))
     assert found.bytes_behind == 100 + 20 + 3
+
+
+def test_rows_wait_as_far_as_statistics_show_it(tmp_path: Path) -> None:
+    file = added("a", 10)
+    file["add"]["stats"] = '{"numRecords": 5}'
+    one = new_stream("s", bases=(table(tmp_path / "one", file),))
+    assert (status(one).rows_waiting, status(one).has_data) == (5, True)
+    assert (shown(status(one))["rows_waiting"], shown(status(one))["has_data"]) == (5, True)
+    quiet = table(tmp_path / "quiet", QUIET)
+    for found, expected in (
+        (replace(one, shows_initial_rows=True), (None, None)),
+        (replace(one, bases=(*one.bases, quiet)), (None, None)),
+        (replace(one, bases=(quiet, quiet)), (0, False)),
+        (replace(one, bases=(replace(quiet, source=MISSING),)), (None, None)),
+    ):
+        assert (status(found).rows_waiting, status(found).has_data) == expected
 
 
 def test_status_of_a_stream_with_a_log_gap_has_a_reason_and_no_counts(

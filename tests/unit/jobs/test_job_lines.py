@@ -25,8 +25,10 @@ from airflow_provider_cdc.jobs.model import (
     ExportChanges,
     JobError,
     MaintainStreams,
+    ReadStream,
     Request,
     StreamHasData,
+    StreamRows,
 )
 from airflow_provider_cdc.jobs.upsert_tasks import (
     ApplyUpserts,
@@ -45,6 +47,7 @@ def lines_of(task, **answer):
     ("task", "answer", "line"),
     [
         (StreamHasData("s"), {"has_data": False}, "stream s: has no data"),
+        (ReadStream("s", 20), {"rows": StreamRows(("id",), ("{}",))}, "stream s: read 1 row"),
         (ExportChanges("t", "/u", "id"), {}, "changes of t: are written to /u"),
         (
             WriteChanges("t", "SELECT 1", "id"),

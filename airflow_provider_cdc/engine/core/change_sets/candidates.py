@@ -102,7 +102,9 @@ def _changed_rows(net: NetFiles) -> int | None:
     if net.has_both_sides and (net.added or net.restores_files):
         return None
     rows = known_sum(file.live_row_count for file in (*net.added, *net.removed))
-    return None if rows is None else rows + _deleted_by_vectors(net)
+    deleted = _deleted_by_vectors(net)
+    # Fewer deleted rows: a writer brought some back, and may have deleted others.
+    return None if rows is None or deleted < 0 else rows + deleted
 
 
 def _differs(net: NetFiles) -> bool:
@@ -115,5 +117,5 @@ def _differs(net: NetFiles) -> bool:
 
 
 def _deleted_by_vectors(net: NetFiles) -> int:
-    """How many rows more the deletion vectors list at the end. Without a RESTORE they only grow."""
+    """How many rows more the deletion vectors list at the end. Only a RESTORE shortens them."""
     return sum(pair.new.deleted_row_count - pair.old.deleted_row_count for pair in net.revectored)

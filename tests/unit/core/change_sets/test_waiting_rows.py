@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 from streams import new_stream
@@ -109,7 +111,12 @@ def test_surviving_rows_are_counted_if_no_row_was_carried_over() -> None:
 
 def test_rows_that_a_restore_brings_back_are_not_counted_by_vectors() -> None:
     back = commit(8, (OLD,), (counted("old", 10, 1, vector=4),), "RESTORE")
-    assert found(back).count is None
+    assert found(back) == WaitingRows(None, True)
+    assert found(replace(back, operation="WRITE")) == WaitingRows(None, True)
+    other = commit(
+        8, (counted("old", 10, 1, vector=5),), (counted("old", 10, 1, vector=4),), "RESTORE"
+    )
+    assert found(other).count is None
 
 
 def test_files_of_a_folder_are_not_counted() -> None:
