@@ -85,5 +85,6 @@ ALTER_OPTIONS = (
 
 REWIND_HELP = "the new offset: version=3, timestamp=2026-01-01T00:00:00Z or offset_of=other_stream"
 LIMIT_HELP = "the most rows to show"
+NO_JOB_HELP = "do not run a job on Spark"
 MOST_ROWS = 20
 """How many rows ``read`` shows if nothing else is said."""

@@ -64,7 +64,7 @@ def read(args: Namespace) -> None:
     """Print rows of the change set of a stream, which a job reads."""
     with _plain_errors():
         catalog = connection_settings(args.conn_id).catalog()
-        found = _answer(args.conn_id, read_task(catalog, args.name, args.limit)).rows
+        found = answer_of(args.conn_id, read_task(catalog, args.name, args.limit)).rows
     assert found is not None  # an answer to this task has rows, or an error
     if args.output == TABLE:
         print_rows(found.columns, row_lines(found))
@@ -126,12 +126,12 @@ def _plain_errors() -> Iterator[None]:
 
 def _changed(conn_id: str, task: Task) -> Stream:
     """The stream that a job created or moved."""
-    stream = _answer(conn_id, task).stream
+    stream = answer_of(conn_id, task).stream
     assert stream is not None  # an answer to these tasks has a stream, or an error
     return stream
 
 
-def _answer(conn_id: str, task: Task) -> Answer:
+def answer_of(conn_id: str, task: Task) -> Answer:
     """The answer of a job. Ctrl-C ends the job."""
     with _stored_connections():
         hook = CdcHook(conn_id)

@@ -25,6 +25,7 @@ from .act_options import (
     CREATE_OPTIONS,
     LIMIT_HELP,
     MOST_ROWS,
+    NO_JOB_HELP,
     REWIND_HELP,
     ActOption,
     Takes,
@@ -66,6 +67,7 @@ _STREAM = Arg(("name",), help="the stream")  # type: ignore[no-untyped-call]
 _EVERY = Arg(("--every",), type=_seconds, default=5.0, help="seconds between two refreshes")  # type: ignore[no-untyped-call]
 _LIMIT = Arg(("--limit",), type=int, default=MOST_ROWS, help=LIMIT_HELP)  # type: ignore[no-untyped-call]
 _TO = Arg(("--to",), required=True, help=REWIND_HELP)  # type: ignore[no-untyped-call]
+_NO_JOB = Arg(("--no-job",), action="store_true", help=NO_JOB_HELP)  # type: ignore[no-untyped-call]
 _CONN_ID = Arg(("--conn-id",), default="cdc_default", help="a connection of type cdc")  # type: ignore[no-untyped-call]
 
 
@@ -124,9 +126,10 @@ def get_commands() -> list[GroupCommand]:
         name="doctor",
         help="Check what jobs and monitors need",
         description="Check Java, Spark, Delta, the connections, the state folder, the sources and"
-        " the monitor, one line each, with what to do. Run it where workers run.",
-        func=lazy_load_command(f"{__name__}.doctor"),
-        args=(_CONN_ID,),
+        " the monitor, one line each, with what to do. It also runs a Spark job, which checks what"
+        " its driver and executors reach. Run it where workers run.",
+        func=lazy_load_command("airflow_provider_cdc.cli.airflow_doctor.doctor"),
+        args=(_NO_JOB, _CONN_ID, ARG_VERBOSE),
     )
     commands = (
         doctor,
@@ -205,17 +208,6 @@ def streams(args: Namespace) -> None:
         print_described(lines[0])
     else:
         show(STREAMS, lines, args.output)
-
-
-def doctor(args: Namespace) -> None:
-    """Print what was checked; see :func:`get_commands`."""
-    from .airflow_doctor import connection_findings  # noqa: PLC0415
-
-    is_well = True
-    for found in connection_findings(args.conn_id):
-        print(found.line)
-        is_well &= found.fix is None
-    raise SystemExit(0 if is_well else 1)
 
 
 def watch(args: Namespace) -> None:

@@ -6,9 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -19,10 +17,11 @@ from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.delta.tracking import is_tracked
 from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.engine.core.figures import counted, length_text
+from airflow_provider_cdc.engine.core.findings import Finding
 from airflow_provider_cdc.engine.core.requirements import DELTA, JAVA, SPARK, check_version
 from airflow_provider_cdc.engine.storage.files.stores import Files
-from airflow_provider_cdc.engine.storage.files.uris import join
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
+from airflow_provider_cdc.engine.storage.state.folder_checks import folder_finding
 from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
 
 _MONITOR_IS_LATE = timedelta(minutes=15)
@@ -33,28 +32,12 @@ _READS_AT_ONCE = 16
 _READ_PATIENCE_SECONDS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check found. ``fix`` is what to do; ``None``: nothing is wrong."""
-
-    subject: str
-    text: str
-    fix: str | None = None
-
-    @property
-    def line(self) -> str:
-        """The finding in one line."""
-        mark = "ok  " if self.fix is None else "FAIL"
-        advice = "" if self.fix is None else f" Fix: {self.fix}."
-        return f"{mark}  {self.subject}: {self.text}.{advice}"
-
-
 def findings(state: str, storage_options: Mapping[str, Any]) -> Iterator[Finding]:
     """Check this machine and a state folder. Each check is made, also after others have failed."""
     yield from on_this_machine()
     files = Files(storage_options)
     for check in (
-        lambda: _state_folder(state, files),
+        lambda: folder_finding(state, files, "state folder"),
         lambda: _registry(state, storage_options),
         lambda: _sources(state, storage_options),
         lambda: _row_tracking(state, storage_options),
@@ -111,28 +94,6 @@ def _java_version() -> str | None:
         return None
     match = _JAVA_VERSION.search(found.stderr)
     return None if match is None else match[1]
-
-
-def _state_folder(state: str, files: Files) -> Finding:
-    if files.is_local(state) and not files.exists(state):
-        return Finding(
-            "state folder",
-            f"{state} does not exist on this machine",
-            "mount it here; before the first stream, create it",
-        )
-    probe = join(state, f"doctor-{uuid.uuid4().hex}")
-    is_new = files.create(probe, b"doctor")
-    is_refused = not files.create(probe, b"again")
-    content = files.read(probe)
-    files.remove(probe)
-    if not (is_new and is_refused and content == b"doctor"):
-        return Finding(
-            "state folder",
-            f"{state} does not refuse to create a file that exists",
-            "use a store that can create a file only if it does not exist: a local disk, S3,"
-            " ADLS or GCS",
-        )
-    return Finding("state folder", f"{state} can be read and written")
 
 
 def _registry(state: str, storage_options: Mapping[str, Any]) -> Finding:

@@ -5,6 +5,7 @@ read and move streams, without Airflow. Only ``create``, ``read`` and ``rewind``
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.engine.core.upserts.job_records import usage as used
 from airflow_provider_cdc.engine.storage.state.job_history import JobHistory
 
+from .act_options import NO_JOB_HELP
 from .doctor import findings
 from .lines import (
     change_stream_lines,
@@ -27,7 +29,7 @@ from .lines import (
     upsert_lines,
     usage_lines,
 )
-from .terminal_acts import advance, alter, create, drop, read, rewind
+from .terminal_acts import advance, alter, create, drop, read, rewind, spark_findings
 from .terminal_options import (
     AnyOutput,
     Output,
@@ -113,11 +115,19 @@ def watch(
 
 
 @app.command()
-def doctor(state: State, storage_options: StorageOptions = "{}") -> None:
-    """Check Java, Spark, Delta, the state folder, the sources and the monitor."""
+def doctor(
+    state: State,
+    no_job: Annotated[bool, typer.Option("--no-job", help=f"{NO_JOB_HELP.capitalize()}.")] = False,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Check Java, Spark, Delta, the state folder, the sources and the monitor. It starts Spark on
+    this machine.
+    """
     is_well = True
     with plain_errors():
-        for found in findings(state, options_of(storage_options)):
+        found_here = findings(state, options_of(storage_options))
+        on_spark = () if no_job else spark_findings(state, storage_options)
+        for found in chain(found_here, on_spark):
             typer.echo(found.line)
             is_well &= found.fix is None
     raise typer.Exit(0 if is_well else 1)

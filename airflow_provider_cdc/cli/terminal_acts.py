@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -12,6 +12,8 @@ import typer
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.arguments.points import point_of
 from airflow_provider_cdc.engine.core.errors import CdcError, UnsupportedEnvironment
+from airflow_provider_cdc.engine.core.findings import Finding
+from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.jobs.model import StreamRows
 
 from .act_options import (
@@ -218,6 +220,24 @@ def _move(
     with plain_errors():
         catalog = _catalog(state, storage_options, principal)
         typer.echo(json.dumps(moved_line(catalog, act, name)))
+
+
+def spark_findings(state: str, storage_options: str) -> Iterator[Finding]:
+    """Check what the driver and the executors of a local session reach."""
+    files = Files(options_of(storage_options))
+
+    def reach(_: Engine) -> tuple[Finding, ...]:
+        from airflow_provider_cdc.engine.spark.session.folder_reach import (  # noqa: PLC0415
+            reached,
+        )
+
+        return reached(state, _session(), files)
+
+    try:
+        yield from _on_spark(state, storage_options, None, reach)
+    except CdcError as error:
+        cause = f" ({error.cause})" if error.cause else ""
+        yield Finding(error.subject, f"{error.problem}{cause}", error.fix or "read the message")
 
 
 def _catalog(state: str, storage_options: str, principal: str | None) -> StreamCatalog:

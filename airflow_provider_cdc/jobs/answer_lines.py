@@ -16,6 +16,7 @@ from airflow_provider_cdc.engine.core.verification.verification import KeyDiffer
 from .model import (
     Answer,
     ApplyChanges,
+    CheckReach,
     ConsumeStreams,
     ConsumptionResult,
     ExportChanges,
@@ -80,6 +81,8 @@ def _lines_of_task(request: Request, answer: Answer) -> tuple[str, ...]:
             return (results_line(answer.consumptions),)
         case StreamHasData() as task:
             return (f"stream {task.stream}: has {'' if answer.has_data else 'no '}data",)
+        case CheckReach():
+            return tuple(each.line for each in answer.reached)
         case ReadStream() as task if answer.rows is not None:
             return (f"stream {task.stream}: read {counted(len(answer.rows.rows), 'row')}",)
         case ExportChanges() as task:

@@ -14,6 +14,7 @@ from ..engine.core.change_feed.tracked_since import ChangeTracking
 from ..engine.core.change_streams.consumer import PartitionRead
 from ..engine.core.change_streams.definition import ChangeStream
 from ..engine.core.errors import InvalidRequest
+from ..engine.core.findings import Finding
 from ..engine.core.history.request import HistoryRequest
 from ..engine.core.model.outcomes import Outcome
 from ..engine.core.model.stream import ColumnStyle, Stream
@@ -257,6 +258,10 @@ class RebuildHistory(JobTask, frozen=True):
     query: str | None = None
 
 
+class CheckReach(JobTask, frozen=True):
+    """Check that the driver and the executors reach the same state folder."""
+
+
 HistoryTask = ApplyChanges | RebuildHistory
 
 
@@ -265,6 +270,7 @@ OneTask = (
     | ConsumeStream
     | StreamHasData
     | ReadStream
+    | CheckReach
     | ExportChanges
     | ExportTable
     | MaintainStreams
@@ -354,6 +360,7 @@ class Answer:
     maintenance: Maintenance | None = None
     has_data: bool | None = None
     rows: StreamRows | None = None
+    reached: tuple[Finding, ...] = ()
     redriven: int | None = None
     written: WriteResult | None = None
     upsert_table: UpsertTable | None = None

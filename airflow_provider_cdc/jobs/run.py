@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc import engine as cdc
 from airflow_provider_cdc.engine.core.arguments.points import point_of
+from airflow_provider_cdc.engine.spark.session.folder_reach import reached
 from airflow_provider_cdc.engine.spark.tables.delta_tables import Tables
 from airflow_provider_cdc.engine.storage.files.stores import Files
 
@@ -26,6 +27,7 @@ from .model import (
     AbortConsumption,
     Answer,
     ArchiveChanges,
+    CheckReach,
     ConsumeStream,
     ConsumeStreams,
     CreateStream,
@@ -122,12 +124,11 @@ def _answer(
             return Answer(request.request_id, stream=stream)
         case ConsumeStream():
             return Answer(request.request_id, outcome=consume(engine, task))
-        case StreamHasData():
-            return Answer(
-                request.request_id, has_data=engine.stream_has_data(task.stream, exact=True)
-            )
-        case ReadStream():
-            return Answer(request.request_id, rows=stream_rows(engine, task))
+        case StreamHasData() | ReadStream():
+            return _answer_that_reads(request.request_id, task, engine)
+        case CheckReach():
+            found_reach = reached(request.state, spark, Files(storage_options))
+            return Answer(request.request_id, reached=found_reach)
         case ExportChanges() | ExportTable():
             export(task, engine, spark, Tables(spark, Files(storage_options)))
             return Answer(request.request_id)
@@ -156,6 +157,12 @@ def _answer(
             return archive_answer(request.request_id, task, engine)
         case _:
             return _answer_about_tables(request.request_id, task, engine, spark)
+
+
+def _answer_that_reads(request_id: str, task: StreamHasData | ReadStream, engine: Engine) -> Answer:
+    if isinstance(task, ReadStream):
+        return Answer(request_id, rows=stream_rows(engine, task))
+    return Answer(request_id, has_data=engine.stream_has_data(task.stream, exact=True))
 
 
 def _answer_about_tables(

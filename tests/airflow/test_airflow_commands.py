@@ -97,7 +97,7 @@ def test_missing_connection_is_named_by_each_command(run):
 
 def test_doctor_names_a_missing_connection_and_checks_the_machine(run, capsys):
     with pytest.raises(SystemExit, match="1"):
-        run("doctor", "--conn-id", "nothing")
+        run("doctor", "--no-job", "--conn-id", "nothing")
     printed = capsys.readouterr().out
     assert "FAIL  connection nothing: does not exist. Fix: create a connection" in printed
     assert "Spark: version" in printed

@@ -285,6 +285,14 @@ def test_airflow_cdc_acts_that_need_spark_run_as_jobs(stream, spark, jobs_on_ses
     assert rewound["offsets"] == [offset]
 
 
+def test_airflow_cdc_doctor_checks_what_a_job_reaches(stream, jobs_on_session, cdc_command, capsys):
+    with pytest.raises(SystemExit):
+        cdc_command("doctor")
+    printed = capsys.readouterr().out
+    assert "ok    state folder from the driver: " in printed
+    assert "ok    state folder from the executors: " in printed
+
+
 def test_stream_is_cloned_dropped_and_undropped_without_spark(stream):
     offset = CdcHook().catalog().get_stream("s").offset.version
     cloned = CloneStream(task_id="clone", stream="copy", of="s", comment="mine").execute(TASK)

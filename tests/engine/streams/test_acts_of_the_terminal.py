@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from airflow_provider_cdc.cli import terminal_acts
 from airflow_provider_cdc.cli.terminal import app
 from airflow_provider_cdc.cli.text_tables import WIDTH
+from airflow_provider_cdc.engine.spark.session import folder_reach
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -87,6 +88,28 @@ def test_wrong_act_on_spark_ends_with_one_line(lab: StreamLab, run: Run) -> None
         assert (code, printed) == (1, "")
         assert problem in said
         assert len(said.splitlines()) == 1
+
+
+def test_doctor_checks_what_driver_and_executors_reach(
+    lab: StreamLab, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = Path(lab.path("state"))
+    state.mkdir(exist_ok=True)
+    lines = run("doctor")[1].splitlines()
+    both = [line.partition(": ")[0] for line in lines if "state folder from" in line]
+    assert both == ["ok    state folder from the driver", "ok    state folder from the executors"]
+    assert not list(state.glob("doctor-*"))
+
+    # As if the driver had another folder under the same name.
+    monkeypatch.setattr(folder_reach.Files, "exists", lambda _, uri: "doctor-" not in uri)
+    monkeypatch.setattr(folder_reach, "folder_finding", lambda *_: 1 / 0)
+    code, printed, _ = run("doctor")
+    assert code == 1
+    assert (
+        "FAIL  state folder from the driver: cannot be read and written (ZeroDivisionError)"
+        in printed
+    )
+    assert "FAIL  state folder from the executors: the driver does not see what" in printed
 
 
 def test_values_of_any_type_are_shown(lab: StreamLab, run: Run) -> None:
