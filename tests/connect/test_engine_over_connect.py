@@ -166,6 +166,12 @@ def test_consume_two_statements_applies_both_once(source: StreamLab) -> None:
     check_consumed_once(source)
 
 
+def test_streams_as_a_data_frame_show_as_a_table_in_a_notebook(source: StreamLab) -> None:
+    frame = source.engine.show_streams()
+    assert vars(frame)["_repr_html_"]().startswith("<table><caption>1 stream</caption>")
+    assert frame.where("NOT stale").select("name").collect() == [("s",)]
+
+
 def test_consume_creates_a_table_of_the_changes(source: StreamLab) -> None:
     change(source)
     source.consume("CREATE TABLE {made} USING delta AS SELECT id FROM s WHERE METADATA$ISUPDATE")
