@@ -26,6 +26,7 @@ from ..core.model.stream import Stream
 from ..core.verification.proof import VerificationState
 from ..storage.files.best_effort import log_failures
 from ..storage.files.stores import Files
+from ..storage.sources.source_log import StreamSpan
 from ..storage.state.sent_alerts import SentAlerts
 from .bounded_map import bounded_map
 from .objectives import Observation, lag_of, objective_states
@@ -144,8 +145,8 @@ class StreamMonitor:
         if isinstance(stream, UnreadableStream):
             status = unreadable_status(stream, self._clock())
             return Observation(status, upsert_table=stream.upsert_table)
-        status = self._catalog.status_of(stream)
-        plan = self._plan_of(stream) if status.may_have_data else None
+        status, span = self._catalog.status_and_span(stream)
+        plan = self._plan_of(span) if span is not None and status.may_have_data else None
         if stream.upsert_table is None:
             return Observation(status, stream, plan=plan)
         # A table that was dropped and made again has a new stream. Its old stream must not report
@@ -154,12 +155,12 @@ class StreamMonitor:
         quarantine = self._catalog.quarantine_of(stream) if has_quarantine else None
         return Observation(status, stream, stream.upsert_table, quarantine, plan=plan)
 
-    def _plan_of(self, stream: Stream) -> ReadPlan | None:
+    def _plan_of(self, span: StreamSpan) -> ReadPlan | None:
         """How the change set of a stream would be read; ``None``: that cannot be found out."""
         try:
-            return self._catalog.plan_of(stream)
+            return self._catalog.plan_of(span)
         except Exception as error:
-            log.info("The plan of stream %s is left out: %s", stream.name, error)
+            log.info("The plan of stream %s is left out: %s", span.stream.name, error)
             return None
 
     def _send(

@@ -18,10 +18,10 @@ from ..core.verification.proof import VerificationState
 from ..storage.files.stores import Files
 from ..storage.registry.registry import Registry
 from ..storage.registry.registry_snapshot import Record
-from ..storage.sources.source_log import SourceLog
+from ..storage.sources.source_log import SourceLog, StreamSpan
 from ..storage.state.verifications import Verifications
 from .read_plans import ReadPlanner
-from .stream_status import StreamStatus, status_of, status_or_reason, unreadable_status
+from .stream_status import StreamStatus, status_and_span, status_or_reason, unreadable_status
 from .upsert_jobs import upsert_streams
 from .upsert_status import UpsertTableSummary, quarantine_of, summary_of
 
@@ -140,7 +140,13 @@ class RegisteredStreams:
         """The status of a stream that was read already, without the checks of its targets. It does
         not read the registry again.
         """
-        return status_of(stream, self._sources, self._clock())
+        return self.status_and_span(stream)[0]
+
+    def status_and_span(self, stream: Stream) -> tuple[StreamStatus, StreamSpan | None]:
+        """Like :meth:`status_of`, with the range from which the status was made. ``None``: a table
+        cannot be read.
+        """
+        return status_and_span(stream, self._sources, self._clock())
 
     def explain_stream(self, name: str) -> ReadPlan:
         """How the change set of a stream would be read now; reads only logs.
@@ -151,11 +157,11 @@ class RegisteredStreams:
         :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
         """
-        return self.plan_of(self.permitted(name, Right.READ))
+        return self.plan_of(self._sources.span(self.permitted(name, Right.READ)))
 
-    def plan_of(self, stream: Stream) -> ReadPlan:
-        """Like :meth:`explain_stream`, for a stream that was read already, for every principal."""
-        return self._planner.of_stream(self._sources.span(stream))
+    def plan_of(self, span: StreamSpan) -> ReadPlan:
+        """How a range that was read already would be read, for every principal."""
+        return self._planner.of_stream(span)
 
     def verifications_of(
         self, stream_ids: Collection[str]

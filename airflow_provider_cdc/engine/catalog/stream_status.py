@@ -225,7 +225,26 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
 
     :param now: a moment before its sources are read
     """
-    return _status(stream, [_base_status(each, sources, now) for each in stream.by_base()], now)
+    return status_and_span(stream, sources, now)[0]
+
+
+def status_and_span(
+    stream: Stream, sources: SourceLog, now: datetime
+) -> tuple[StreamStatus, StreamSpan | None]:
+    """Like :func:`status_of`, with the range from which the status was made. ``None``: a table
+    cannot be read.
+    """
+    found = [_range_or_reason(each, sources) for each in stream.by_base()]
+    pairs = zip(stream.by_base(), found, strict=True)
+    bases = [
+        _status_of_span(each, None, span, now)
+        if isinstance(span, str)
+        else _status_of_span(each, span, None, now)
+        for each, span in pairs
+    ]
+    ranges = tuple(span for span in found if not isinstance(span, str))
+    is_whole = len(ranges) == len(found)
+    return _status(stream, bases, now), StreamSpan(stream, ranges) if is_whole else None
 
 
 def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
@@ -302,12 +321,12 @@ def _waiting_rows(stream: Stream, bases: Sequence[BaseStatus]) -> WaitingRows:
     return WaitingRows(0, False) if is_empty else WaitingRows(None, None)
 
 
-def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatus:
-    """The status of ``stream`` for its only base table."""
+def _range_or_reason(stream: Stream, sources: SourceLog) -> SourceRange | str:
+    """What ``stream`` has not consumed of its only base table, or why that cannot be read."""
     try:
-        return _status_of_span(stream, sources.range(stream), None, now)
+        return sources.range(stream)
     except StreamUnusable as error:
-        return _status_of_span(stream, None, str(error), now)
+        return str(error)
 
 
 def _status_of_span(

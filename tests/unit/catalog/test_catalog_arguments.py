@@ -57,6 +57,7 @@ INTERNAL = {
     "probe_of",
     "quarantine_of",
     "skip_range",
+    "status_and_span",
     "status_of",
     "verifications_of",
 }

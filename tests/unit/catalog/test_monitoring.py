@@ -18,7 +18,6 @@ from airflow_provider_cdc.engine.catalog import monitoring
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.show_streams import shown
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus
 from airflow_provider_cdc.engine.core.change_streams.source_streams import (
     change_stream_of,
     source_comment,
@@ -253,14 +252,14 @@ def test_stream_that_cannot_be_checked_blocks_no_alert_of_other_streams(
     site.commit()
     site.catalog.clone_stream("t", "s")
     site.now += timedelta(days=13)
-    status_of = StreamCatalog.status_of
+    observe = StreamCatalog.status_and_span
 
-    def refuse(catalog: StreamCatalog, stream: Stream) -> StreamStatus:
+    def refuse(catalog: StreamCatalog, stream: Stream) -> object:
         if stream.name == "s":
             raise PermissionError("the store says no")
-        return status_of(catalog, stream)
+        return observe(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "status_of", refuse)
+    monkeypatch.setattr(StreamCatalog, "status_and_span", refuse)
     found: list[Alert] = []
     with pytest.raises(ExceptionGroup, match="not all alerts"):
         site.sent(found.append)
@@ -275,14 +274,14 @@ def test_stream_with_a_hanging_source_blocks_no_alert_of_other_streams(
     register(site.root / "state", new_stream("hanging", source=source, offset=offset))
     site.commit()
     site.now += timedelta(days=30)
-    status_of, released = StreamCatalog.status_of, Event()
+    observe, released = StreamCatalog.status_and_span, Event()
 
-    def look(catalog: StreamCatalog, stream: Stream) -> StreamStatus:
+    def look(catalog: StreamCatalog, stream: Stream) -> object:
         if stream.name == "hanging":
             released.wait(60)
-        return status_of(catalog, stream)
+        return observe(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "status_of", look)
+    monkeypatch.setattr(StreamCatalog, "status_and_span", look)
     monkeypatch.setattr(monitoring, "_PATIENCE_SECONDS", 2.0)
     heard: list[Alert] = []
     with pytest.raises(ExceptionGroup) as failures:

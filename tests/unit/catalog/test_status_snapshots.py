@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
@@ -32,6 +33,7 @@ from airflow_provider_cdc.engine.storage.delta.provenances import Provenances
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -277,3 +279,20 @@ def test_target_that_cannot_be_read_keeps_what_is_known(
     monkeypatch.setattr(Provenances, "newest", fail)
     assert held(site) == [("lake.copy", 0, [5])]
     assert site.check().omitted == ("the sources of target lake.copy: PermissionError",)
+
+
+def test_check_reads_the_log_of_a_waiting_stream_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("s")
+    add_file(site.root / "s", 1, NOON, 10)
+    read, ranges = SourceLog.range, list[object]()
+
+    def counted(*arguments: Any, **options: Any) -> object:
+        ranges.append(arguments)
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(SourceLog, "range", counted)
+    line = site.line()
+    assert line.plan is not None
+    assert (line.plan.size_bytes, len(ranges)) == (10, 1)
