@@ -129,6 +129,7 @@ def test_stream_with_sensor_and_consumer_is_consumed_once_in_each_run(
     ]
 
 
+@pytest.mark.thorough  # tests/airflow has the same with jobs by spark-submit
 def test_many_streams_are_consumed_in_one_job_and_a_retry_consumes_what_is_left(
     running_airflow, remote
 ):
