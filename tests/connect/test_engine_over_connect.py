@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -22,6 +23,8 @@ from airflow_provider_cdc.engine import (
     Version,
 )
 from airflow_provider_cdc.engine.core.upserts.job_records import JobClass
+from airflow_provider_cdc.jobs.model import ReadStream
+from airflow_provider_cdc.jobs.stream_rows import stream_rows
 
 pytestmark = pytest.mark.connect
 
@@ -78,6 +81,9 @@ def test_read_standard_stream_gives_the_minimal_change_set(source: StreamLab) ->
         (2, "b", "DELETE", False),
         (4, "d", "INSERT", False),
     ]
+    found = stream_rows(source.engine, ReadStream("s", 10))
+    assert found.columns[:2] == ("id", "v")
+    assert sorted(json.loads(row)["id"] for row in found.rows) == [1, 1, 2, 4]
 
 
 def test_change_feed_is_read_by_versions_and_times(source: StreamLab) -> None:
