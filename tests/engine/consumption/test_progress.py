@@ -103,6 +103,13 @@ def test_transaction_shows_each_statement_without_an_estimate(
 def test_engine_without_progress_shows_nothing(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "new_display", lambda: pytest.fail("a display was made"))
+    made: list[Shown] = []
+
+    def new_display() -> Shown:
+        made.append(Shown())
+        return made[-1]
+
+    monkeypatch.setattr(parts, "new_display", new_display)
     engine = Engine(lab.spark, str(lab.root / "state"), show_progress=False)
     assert lab.consume(LOG, engine=engine).statements
+    assert made == []

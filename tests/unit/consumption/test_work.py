@@ -138,6 +138,14 @@ def test_work_that_fails_ends_its_display(display: Shown, error: BaseException) 
     assert counter.ended == 1
 
 
+def test_work_that_is_continued_is_shown_again(display: Shown) -> None:
+    work = Works(lambda: display).new("nightly")
+    with work.shown(), work.statement(CONSUMPTION, STATEMENTS[0]):
+        display.wait_for("statement 1")
+    with work.shown(), work.statement(CONSUMPTION, STATEMENTS[1]):
+        assert display.wait_for("statement 2").statements_done == 1
+
+
 def test_short_work_shows_nothing(display: Shown) -> None:
     display.delay_seconds = 600
     with Works(lambda: display).new("nightly").shown():
