@@ -1,9 +1,10 @@
-"""Which columns each column of a statement's target comes from, where the text tells it."""
+"""Which columns each column of a statement's target comes from, where the text shows it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -23,7 +24,7 @@ _NOTHING = exp.select("1")
 class ColumnLineage:
     """What a statement reads for its target.
 
-    ``columns`` are the columns of the target whose origin the text tells, each with the columns
+    ``columns`` are the columns of the target whose origin the text shows, each with the columns
     that its values are made of, or that decide about them. ``rows`` are the columns that decide
     which rows are written. ``tables`` are the names of what it reads besides streams and its
     target. An :class:`InputColumn` of a stream has the registered name of the stream as its table.
@@ -41,7 +42,7 @@ def column_lineage(
 ) -> ColumnLineage:
     """Which columns each column of the target of ``sql`` comes from.
 
-    A column whose origin the text does not tell is left out. So is one that is made of constants or
+    A column whose origin the text does not show is left out. So is one that is made of constants or
     of metadata columns only.
 
     :param streams: the streams that ``sql`` may read, by their registered names, each with the
@@ -175,7 +176,8 @@ class _Statement:
         if not pairs:
             return
         traced = self._trace(query)
-        for pair, (_, inputs) in zip(pairs, traced.outputs, strict=True):
+        known = [inputs for _, inputs in traced.outputs] if traced.is_complete else repeat(None)
+        for pair, inputs in zip(pairs, known, strict=False):
             column, *fields = self._target_path(pair.this)
             if not fields or inputs is None:
                 yield column, inputs

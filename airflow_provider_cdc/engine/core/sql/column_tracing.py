@@ -9,6 +9,7 @@ from typing import cast
 
 from sqlglot import exp
 from sqlglot.dialects.databricks import Databricks
+from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, build_scope, traverse_scope, walk_in_scope
@@ -75,7 +76,7 @@ class Traced:
     """What a query reads.
 
     ``outputs`` are its columns: the name of each, and what its values are made of. That is ``None``
-    if the text does not tell it. ``is_complete`` is false if the query has a ``*`` whose columns
+    if the text does not show it. ``is_complete`` is false if the query has a ``*`` whose columns
     are not known. ``rows`` are the columns that decide which rows it returns. ``tables`` are the
     names of all tables and streams that it reads.
     """
@@ -103,7 +104,6 @@ def trace(query: exp.Query, known: Callable[[tuple[str, ...]], Known]) -> Traced
     """Where the columns of ``query`` come from.
 
     :param known: the columns of each table or stream that the query reads, by the parts of its name
-    :raises SqlglotError: the names in the query contradict each other
     """
     spellings = {name_key(each.name): each.name for each in query.find_all(exp.Identifier)}
     tree = normalize_identifiers(query.copy(), dialect=_DIALECT)
@@ -117,14 +117,19 @@ def trace(query: exp.Query, known: Callable[[tuple[str, ...]], Known]) -> Traced
         if read.known.columns is not None:
             columns = (*read.known.columns, *(read.known.metadata or ()))
             schema[name] = {name_key(column): "string" for column in columns}
-    tree = qualify(
-        tree,
-        dialect=_DIALECT,
-        schema=schema,
-        validate_qualify_columns=False,
-        quote_identifiers=False,
-        identify=False,
-    )
+    try:
+        tree = qualify(
+            tree,
+            dialect=_DIALECT,
+            schema=schema,
+            validate_qualify_columns=False,
+            allow_partial_qualification=True,
+            quote_identifiers=False,
+            identify=False,
+        )
+    except SqlglotError:
+        # A column may be one of several tables.
+        return Traced(is_complete=False, tables=_names(reads))
     top = build_scope(tree)
     if top is None:
         return Traced(is_complete=False, tables=_names(reads))
@@ -277,12 +282,12 @@ class _Tracer:
 
 
 def _source_of(column: exp.Column, scope: Scope) -> exp.Expr | Scope | None:
-    """What ``column`` belongs to; ``None`` if the text does not tell it."""
+    """What ``column`` belongs to; ``None`` if the text does not show it."""
     if not column.table:
-        # The only table of a query has its columns, unless an outer query may have them.
+        # The only table of a query has its columns. Where an outer query may have them, qualify()
+        # refuses the query.
         sources = [source for _, source in scope.selected_sources.values()]
-        is_alone = len(sources) == 1 and not scope.is_subquery and not scope.is_correlated_subquery
-        return sources[0] if is_alone else None
+        return sources[0] if len(sources) == 1 else None
     place: Scope | None = scope
     while place is not None:
         if column.table in place.sources:

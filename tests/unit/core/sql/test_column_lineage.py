@@ -45,6 +45,7 @@ def columns(sql: str, target: tuple[str, ...] | None = TARGET) -> dict[str, set[
         "(id, v, w) SELECT * EXCEPT (METADATA$ISUPDATE, METADATA$ROW_ID, Addr) FROM s",
         "(id, v, w) SELECT id, v, change$action FROM s",
         "(v, id, w) SELECT v, id, _commit_version FROM s",
+        "(v, id, w) SELECT v, id, s._commit_version FROM s",
     ],
 )
 def test_plain_columns_of_a_stream_are_identities(query: str) -> None:
@@ -101,6 +102,7 @@ def test_clauses_of_a_merge_add_to_each_other() -> None:
         ("if(METADATA$ACTION = 'DELETE', NULL, id)", {"s.id transformation"}),
         ("sum(v) OVER (PARTITION BY id)", {"s.v aggregation", "s.id window"}),
         ("(SELECT max(w) FROM u WHERE u.id = s.id)", {"u.w aggregation"}),
+        ("if(EXISTS (SELECT w FROM u WHERE u.id = s.id), v, 0)", {"s.v transformation"}),
         ("transform(v, x -> x + id)", {"s.v transformation", "s.id transformation"}),
     ],
 )
@@ -120,7 +122,7 @@ def test_use_of_a_column_goes_through_inner_queries() -> None:
     assert texts(found(sql).rows) == {"s.id group_by"}
 
 
-def test_two_streams_and_a_table_are_told_apart() -> None:
+def test_two_streams_and_a_table_are_distinguished() -> None:
     lineage = found(
         "INSERT INTO t SELECT a.id, c.Name, w FROM s AS a JOIN u ON a.id = u.id"
         " JOIN lake.customers AS c ON c.id = a.id WHERE METADATA$ACTION = 'INSERT' AND u.w > 1"
@@ -190,6 +192,8 @@ def test_table_by_its_path_is_named_by_it() -> None:
         "INSERT INTO t (id) SELECT name FROM lake.customers, lake.orders, s",
         "INSERT INTO t (id) SELECT item FROM s LATERAL VIEW explode(v) AS item",
         "INSERT INTO t (id) SELECT a FROM s PIVOT (sum(v) FOR addr IN ('a', 'b'))",
+        "INSERT INTO t (id) SELECT (SELECT max(x) FROM lake.customers) FROM s",
+        "INSERT INTO t (id, v) SELECT id, v FROM s UNION ALL SELECT c.*, w FROM lake.c AS c, u",
         "INSERT INTO t (id) SELECT 1 FROM s",
         "INSERT INTO t VALUES (1, 2, 3)",
         "INSERT INTO t (v) SELECT change$action FROM s WHERE METADATA$ACTION = 'INSERT'",
@@ -203,7 +207,7 @@ def test_table_by_its_path_is_named_by_it() -> None:
         "",
     ],
 )
-def test_text_that_does_not_tell_columns_has_none(sql: str) -> None:
+def test_text_that_does_not_show_columns_has_none(sql: str) -> None:
     assert columns(sql) == {}
 
 
@@ -217,6 +221,19 @@ def test_text_that_does_not_tell_columns_has_none(sql: str) -> None:
 def test_target_whose_columns_are_unknown_is_not_guessed(sql: str) -> None:
     assert columns(sql, None) == {}
     assert columns(sql) == IDENTITIES
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO t (id, v) SELECT id, (SELECT max(x) FROM lake.c) FROM s",
+        "UPDATE t SET v = (SELECT max(x) FROM lake.c) WHERE id IN (SELECT id FROM s)",
+        "INSERT INTO t (id) SELECT x + 1 AS y, y * 2 AS z FROM lake.c",
+    ],
+)
+def test_statement_with_a_column_of_several_tables_has_its_tables(sql: str) -> None:
+    lineage = found(sql)
+    assert (lineage.columns, lineage.tables) == ({}, (table_name("lake.c"),))
 
 
 def test_column_is_left_out_if_one_of_its_origins_is_unknown() -> None:
