@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -100,8 +101,14 @@ class CdcHook(BaseHook):
         :raises AirflowFailException: the job failed, and a retry cannot help
         :raises CdcJobFailed: the job failed, and a retry is safe and may help
         """
+        # Parsing a DAG needs no provider of lineage.
+        from . import lineage  # noqa: PLC0415
+
         with task_errors():
-            self._submission = self.submission(request_for(self.settings, task), context)
+            request = replace(
+                request_for(self.settings, task), wants_lineage=lineage.is_lineage_sent()
+            )
+            self._submission = self.submission(request, context)
         if self._was_killed:
             # The kill came before there was a submission to stop.
             self._submission.kill()

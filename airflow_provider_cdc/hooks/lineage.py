@@ -1,4 +1,4 @@
-"""The Spark settings that OpenLineage adds to a submission."""
+"""OpenLineage: whether it is on, and the Spark settings that it adds to a submission."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def lineage_conf(context: Context | None) -> dict[str, str]:
     if airflow_conf.getboolean("openlineage", "spark_inject_transport_info", fallback=False):
         properties = inject_transport_information_into_spark_properties(properties, context)
     return properties
+
+
+def is_lineage_sent() -> bool:
+    """Whether Airflow's OpenLineage provider is installed and sends events."""
+    try:
+        from airflow.providers.openlineage.conf import is_disabled  # noqa: PLC0415 - is optional
+
+        return not is_disabled()
+    except Exception:  # without the provider, or with a setting that it cannot read
+        return False
 
 
 def is_lineage_secret(setting: str) -> bool:

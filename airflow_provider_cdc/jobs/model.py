@@ -5,7 +5,7 @@ The operator builds the same class that the driver reads, so there is one list o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
@@ -295,13 +295,15 @@ class Request:
 
     The submitter chooses ``request_id``, which names the answer in the state folder. ``principal``
     is the principal of the request; ``None``: the user of the driver's process. A request must not
-    hold a secret, because it shows in the process list.
+    hold a secret, because it shows in the process list. ``wants_lineage``: the answer shall have a
+    :class:`Lineage`.
     """
 
     request_id: str
     state: str
     task: Task
     principal: str | None = None
+    wants_lineage: bool = False
 
     @property
     def job(self) -> str:
@@ -322,6 +324,23 @@ class JobError:
 
 
 @dataclass(frozen=True, slots=True)
+class Lineage:
+    """What only a driver knows of the tables that a task read and wrote.
+
+    ``streams`` are the columns of the table that each stream is on, by the name of the stream; a
+    stream on a view or on files is left out. ``tables`` are the columns of targets, by their
+    locations. The other fields are those of an export: the location of its ``source`` (``None``: it
+    is a view) and of its ``target``, with the version of a Delta table.
+    """
+
+    streams: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    source: str | None = None
+    target: str | None = None
+    target_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumptionResult:
     """How one of several consumptions ended: with an outcome, with an error, or with neither
     because nothing waited in its ``streams``.
@@ -331,6 +350,7 @@ class ConsumptionResult:
     streams: tuple[str, ...]
     outcome: Outcome | None = None
     error: JobError | None = None
+    lineage: Lineage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,3 +389,4 @@ class Answer:
     verification: Verification | None = None
     change_stream: ChangeStream | None = None
     partition: PartitionRead | None = None
+    lineage: Lineage | None = None

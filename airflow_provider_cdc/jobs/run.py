@@ -23,6 +23,7 @@ from .consumptions import consume, consume_each
 from .export import export
 from .history import history_answer
 from .job_errors import job_error
+from .lineage import with_lineage
 from .model import (
     AbortConsumption,
     Answer,
@@ -86,7 +87,7 @@ def run(
             answer = _answer(request, request.task, engine, spark, storage_options)
         for line in answer_lines(request, answer):
             log.info("%s", line)
-        return answer
+        return with_lineage(request, answer, spark, storage_options)
     except Exception as error:
         return Answer(request.request_id, job_error(error, f"The {request.job} job"))
 

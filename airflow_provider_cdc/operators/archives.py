@@ -13,6 +13,7 @@ from airflow_provider_cdc.jobs import model as jobs
 
 from .arguments import parse_bool, parse_int, parse_text
 from .base import ConsumingOperator
+from .consumed import Consumed, copying
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -91,10 +92,14 @@ class ArchiveChanges(ConsumingOperator):
             FeedEdge("from", task.from_version, task.from_timestamp).check_single(
                 f"archive {task.archive}"
             )
-        found = self.hook.submit(task, context=context).archived
+        answer = self.hook.submit(task, context=context)
+        found = answer.archived
         if found is None:
             raise CdcJobFailed("archive: answered without an outcome. Fix: run the task again.")
-        self.announce(found.batches, context)
+        lineage = answer.lineage or jobs.Lineage()
+        self.announce(
+            [Consumed(batch, copying(batch), lineage) for batch in found.batches], context
+        )
         return {
             "archive": found.archive,
             "table": found.table,

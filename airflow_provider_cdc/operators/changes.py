@@ -20,14 +20,14 @@ from airflow_provider_cdc.engine.core.model.stream import ColumnStyle
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
-from .base import StreamOperator
+from .base import ExportingOperator
 from .identities import once_for_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ExportChanges(StreamOperator):
+class ExportChanges(ExportingOperator):
     """Write the changes of a table or a view between two points to a table or to files.
 
     Snowflake, CHANGES: no offset advances. A task that runs again writes the same changes again: it
@@ -97,7 +97,7 @@ class ExportChanges(StreamOperator):
         :raises AirflowFailException: an argument is wrong, or the changes cannot be determined
         :raises CdcJobFailed: a retry may help
         """
-        self.hook.submit(self._task(context), context=context)
+        self.export(self._task(context), context)
         return {"source": self.source, "target": self.target, "format": self.file_format}
 
     def _task(self, context: Context) -> jobs.ExportChanges:

@@ -21,6 +21,7 @@ from airflow_provider_cdc.jobs.model import ConsumptionResult, JobError
 
 from .arguments import parse_int
 from .base import ConsumingOperator
+from .consumed import Consumed, written
 from .consumption_tasks import consumption_task, streams_read
 from .identities import default_consumer, once_for_run
 from .outcome import outcome_result
@@ -92,7 +93,7 @@ class ConsumeStreams(ConsumingOperator):
             )
             found |= _by_consumer(answer.consumptions)
         results = [(earlier | found).get(task.consumer) for task in tasks]
-        return self._ended([each for each in results if each is not None], len(tasks), context)
+        return self._ended([each for each in results if each is not None], tasks, context)
 
     def _tasks(self, context: Context) -> list[jobs.ConsumeStream]:
         given: Any = self.consumptions
@@ -136,9 +137,12 @@ class ConsumeStreams(ConsumingOperator):
         return {} if answer is None else _by_consumer(answer.consumptions)
 
     def _ended(
-        self, results: Sequence[ConsumptionResult], expected: int, context: Context
+        self,
+        results: Sequence[ConsumptionResult],
+        tasks: Sequence[jobs.ConsumeStream],
+        context: Context,
     ) -> dict[str, Any]:
-        if len(results) < expected:
+        if len(results) < len(tasks):
             raise CdcJobFailed("consume job: did not answer for all. Fix: run the task again.")
         self.log.info("%s", results_line(results))
         settings, kept_id = self.hook.settings, _kept_id(context)
@@ -146,9 +150,18 @@ class ConsumeStreams(ConsumingOperator):
             done = tuple(each for each in results if each.outcome is not None)
             kept = jobs.Answer(kept_id, consumptions=done)
             write_answer(settings.state, kept, settings.store_options)
-            raise _failure(failed, expected)
-        outcomes = [each.outcome for each in results if each.outcome is not None]
-        self.announce(outcomes, context)
+            raise _failure(failed, len(tasks))
+        statements = {task.consumer: task.statements for task in tasks}
+        consumed = [
+            Consumed(
+                each.outcome,
+                written(each.outcome, statements[each.consumer]),
+                each.lineage or jobs.Lineage(),
+            )
+            for each in results
+            if each.outcome is not None
+        ]
+        self.announce(consumed, context)
         remove_answer(settings.state, kept_id, settings.store_options)
         return {"consumptions": [_shown(each) for each in results]}
 

@@ -21,6 +21,7 @@ from airflow_provider_cdc.jobs import model as jobs
 
 from .arguments import parse_duration, parse_int, parse_text
 from .base import ConsumingOperator
+from .consumed import copying
 from .identities import default_consumer
 
 if TYPE_CHECKING:
@@ -220,8 +221,14 @@ class ApplyChanges(ConsumingOperator):
             if not self._has_data(task.request.stream):
                 self.log.info("Nothing waits for %s", self.target)
                 return None
-        outcome = self.hook.submit(task, context=context).outcome
-        return None if outcome is None else self.announced(outcome, context)
+        answer = self.hook.submit(task, context=context)
+        if answer.outcome is None:
+            return None
+        # What a message says about a column is not in a column of the source.
+        is_plain = self.payload is None
+        source = self.query or self.snapshot
+        statements = copying(answer.outcome, source, self.stream) if is_plain else ()
+        return self.announced(answer, context, statements=statements)
 
     def _task(self, context: Context) -> jobs.ApplyChanges:
         request = HistoryRequest.parsed(
@@ -311,4 +318,7 @@ class RebuildHistory(ConsumingOperator):
                 self.consumer or default_consumer(context),
                 parse_text(self.query),
             )
-        return self.announced(self.hook.submit(task, context=context).outcome, context)
+        answer = self.hook.submit(task, context=context)
+        # Only the target knows whether its source holds messages.
+        statements = None if answer.outcome is None else copying(answer.outcome, self.archive)
+        return self.announced(answer, context, statements=statements)

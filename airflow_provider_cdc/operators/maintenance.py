@@ -97,4 +97,4 @@ class RecoverStream(ConsumingOperator):
         with task_errors():
             key = one_or_several(f"target {self.target}", "key", self.key)
         task = jobs.RecoverStream(self.stream, self.target, key, default_consumer(context))
-        return self.announced(self.hook.submit(task, context=context).outcome, context)
+        return self.announced(self.hook.submit(task, context=context), context)

@@ -22,6 +22,7 @@ from airflow_provider_cdc.jobs import model as jobs
 
 from .arguments import parse_duration
 from .base import ConsumingOperator, StreamOperator
+from .consumed import written
 from .consumption_tasks import consumption_task, streams_read
 from .identities import default_consumer
 from .outcome import stream_result
@@ -273,7 +274,8 @@ class ConsumeStream(ConsumingOperator):
             task = self._task(context)
             self._check(task)
         answer = self.hook.submit(task, context=context)
-        return self.announced(answer.outcome, context)
+        statements = None if answer.outcome is None else written(answer.outcome, task.statements)
+        return self.announced(answer, context, statements=statements)
 
     def _task(self, context: Context) -> jobs.ConsumeStream:
         return consumption_task(

@@ -18,7 +18,7 @@ from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs import upsert_tasks
 
 from .arguments import parse_bool, parse_text
-from .base import ConsumingOperator, StreamOperator
+from .base import ConsumingOperator, ExportingOperator, StreamOperator
 from .identities import once_for_run
 from .metrics import Figure, measure
 from .outcome import write_result
@@ -104,7 +104,7 @@ class WriteChanges(StreamOperator):
         return write_result(self.hook.submit(task, context=context).written)
 
 
-class ExportTable(StreamOperator):
+class ExportTable(ExportingOperator):
     """Write the rows of an upsert table to a table or to files, as fresh as its ``max_staleness``
     requires. BigQuery: EXPORT DATA.
 
@@ -152,7 +152,7 @@ class ExportTable(StreamOperator):
                 parse_enum(subject, "file_format", jobs.ExportFormat, self.file_format),
                 parse_enum(subject, "mode", jobs.ExportMode, self.mode),
             )
-        self.hook.submit(task, context=context)
+        self.export(task, context)
 
 
 class RedriveChanges(StreamOperator):
@@ -228,11 +228,12 @@ class ApplyUpserts(ConsumingOperator):
                 return None
         if stream is None:
             check_reach(self.hook)
-        outcome = self.hook.submit(upsert_tasks.ApplyUpserts(self.table), context=context).outcome
+        answer = self.hook.submit(upsert_tasks.ApplyUpserts(self.table), context=context)
+        outcome = answer.outcome
         if outcome is None:
             return None
         table = (stream and stream.upsert_table) or self.table
-        announced = self.announced(outcome, context, upsert_table=table)
+        announced = self.announced(answer, context, upsert_table=table)
         result = announced | self._quarantined(outcome)
         if stream and self.record_duration:
             run = context["dag_run"]

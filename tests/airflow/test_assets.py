@@ -22,6 +22,7 @@ from airflow_provider_cdc.assets.stream import (
 )
 from airflow_provider_cdc.engine.core.errors import InvalidName
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome, StreamOutcome
+from airflow_provider_cdc.jobs.model import Answer
 from airflow_provider_cdc.operators.change_streams import AdvanceChangeStream
 from airflow_provider_cdc.operators.maintenance import RecoverStream
 from airflow_provider_cdc.operators.stream import ConsumeStream
@@ -214,7 +215,7 @@ def test_task_that_consumes_emits_the_events_of_its_job(operator, arguments, def
         task = operator(task_id="t", stream="orders", outlets=[target], **arguments)
     assert list(task.outlets) == [target, CONSUMPTIONS]
 
-    hook = SimpleNamespace(submit=lambda *_, **__: SimpleNamespace(outcome=outcome(orders=2)))
+    hook = SimpleNamespace(submit=lambda *_, **__: Answer("r", outcome=outcome(orders=2)))
     task.__dict__["hook"] = hook
     task.__dict__["_check"] = lambda _: None
     context = {

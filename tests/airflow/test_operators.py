@@ -481,7 +481,7 @@ def test_archiving_returns_what_was_archived():
     given = {"from_version": "{{ v }}", "bootstrap": "False", "max_commits": "3"}
     operator = ArchiveChanges(task_id="t", table="{{ v }}", archive="u", **given)
     outcome = ArchiveOutcome("u", "1", "s", 0, 4, NOON, (), True)
-    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(archived=outcome))
+    operator.__dict__["hook"] = hook = Submitted(Answer("r", archived=outcome))
     operator.render_template_fields({"v": 1})
 
     found = operator.execute({})
@@ -745,7 +745,12 @@ def test_export_with_impossible_arguments_fails_for_good(kind, arguments, cause)
 
 def test_export_of_a_table_keeps_its_id_only_in_a_retry(monkeypatch):
     submitted = []
-    monkeypatch.setattr(CdcHook, "submit", lambda _, task, context: submitted.append(task))
+
+    def submit(_, task, context):
+        submitted.append(task)
+        return Answer("r")
+
+    monkeypatch.setattr(CdcHook, "submit", submit)
     for run_id, target in (("r", "u"), ("r", "u"), ("s", "u"), ("r", "v")):
         ti = SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id=run_id)
         ExportTable(task_id="t", table="t", target=target, mode="append").execute({"ti": ti})
@@ -915,7 +920,7 @@ def test_applying_changes_submits_the_options_and_returns_the_outcome():
     )
     statement = StatementOutcome(0, "t", StatementResult.APPLIED, 1, {"rowsWritten": 2})
     outcome = Outcome("id", "c", (), (statement,), 1.0)
-    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(outcome=outcome))
+    operator.__dict__["hook"] = hook = Submitted(Answer("r", outcome=outcome))
     operator.render_template_fields({"v": "copy", "at": NOON.isoformat()})
 
     found = operator.execute({"outlet_events": {}})
@@ -933,7 +938,7 @@ def test_applying_changes_submits_the_options_and_returns_the_outcome():
 def test_rebuilding_submits_the_target_and_its_archive():
     operator = RebuildHistory(task_id="t", target="{{ v }}", archive="a", stream="s", consumer="c")
     outcome = Outcome("id", "c", (), (), 1.0)
-    operator.__dict__["hook"] = hook = WithData(SimpleNamespace(outcome=outcome), has_data=True)
+    operator.__dict__["hook"] = hook = WithData(Answer("r", outcome=outcome), has_data=True)
     operator.render_template_fields({"v": "copy"})
 
     assert operator.execute({"outlet_events": {}})["consumption_id"] == "id"

@@ -249,7 +249,7 @@ class Submitted:
 def applying(table, outcome=None, **fields):
     operator = ApplyUpserts(task_id="apply", table=table, **fields)
     operator.__dict__["hook"] = hook = Submitted(outcome)
-    operator.__dict__["announced"] = lambda outcome, *_, **__: {"announced": outcome}
+    operator.__dict__["announced"] = lambda answer, *_, **__: {"announced": answer.outcome}
     return operator, hook
 
 

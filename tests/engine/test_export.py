@@ -34,7 +34,7 @@ def export(lab: StreamLab, target: str, export_id: str = "run 1", **fields: Any)
     given: dict[str, Any] = {"name": lab.path("src"), "at": {"version": 0}} | fields
     task = ExportChanges(target=target, export_id=export_id, **given)
     state = str(lab.root / "state")
-    return run(Request("r", state, task), lab.spark)
+    return run(Request("r", state, task, wants_lineage=True), lab.spark)
 
 
 @pytest.mark.thorough
@@ -86,15 +86,25 @@ def test_append_is_written_once_for_each_run(lab: StreamLab) -> None:
 
 def test_export_creates_a_table_for_a_name_and_a_folder_for_files(lab: StreamLab) -> None:
     lab.sql("DROP TABLE IF EXISTS exported")
-    assert export(lab, "exported", mode=ExportMode.ERROR).error is None
+    created = export(lab, "exported", mode=ExportMode.ERROR)
+    assert created.error is None
     assert lab.spark.table("exported").count() == 1
+    place = created.lineage.target
+    assert (created.lineage.source, created.lineage.target_version) == (lab.path("src"), 1)
+    assert created.lineage.tables == {
+        lab.path("src"): ("id", "v"),
+        place: ("id", "v", "METADATA$ACTION", "METADATA$ISUPDATE", "METADATA$ROW_ID"),
+    }
+    assert place.endswith("/exported")
     again = export(lab, "exported", "run 2", mode=ExportMode.ERROR).error
     assert again is not None
     assert "table that exists" in again.message
     lab.sql("DROP TABLE exported")
 
     folder = str(lab.root / "files")
-    assert export(lab, folder, format=ExportFormat.JSON).error is None
+    written = export(lab, folder, format=ExportFormat.JSON)
+    assert written.error is None
+    assert (written.lineage.target, written.lineage.target_version) == (folder, None)
     (row,) = lab.spark.read.json(folder).collect()
     assert (row["id"], row["v"], row["METADATA$ACTION"]) == (1, "b", "INSERT")
 

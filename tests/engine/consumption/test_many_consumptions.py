@@ -32,7 +32,8 @@ MEETING: list[Barrier] = []
 
 def answer(lab: StreamLab, *tasks: ConsumeStream, parallelism: int = STREAMS) -> Answer:
     task = ConsumeStreams(tasks, parallelism)
-    return run(Request("0" * 32, str(lab.root / "state"), task), lab.spark)
+    request = Request("0" * 32, str(lab.root / "state"), task, wants_lineage=True)
+    return run(request, lab.spark)
 
 
 def by_sql(lab: StreamLab, stream: str, *statements: str) -> ConsumeStream:
@@ -111,6 +112,8 @@ def test_failure_of_one_consumption_leaves_the_others_alone(lab: StreamLab) -> N
     failed, done = found.consumptions
     assert found.error is None
     assert (failed.outcome, done.error) == (None, None)
+    assert (failed.lineage, [*done.lineage.streams]) == (None, ["d"])
+    assert [*done.lineage.tables] == [lab.path("other")]
     assert (failed.error.kind, failed.error.retryable) == ("statement_failed", True)
     assert "no rate" in failed.error.message
     assert lab.rows("other") == scenes.DIM_ROWS
