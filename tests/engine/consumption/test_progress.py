@@ -17,6 +17,7 @@ from airflow_provider_cdc.engine.core.work_progress import WorkPlan, WorkProgres
 from airflow_provider_cdc.engine.displays.log_display import LogDisplay
 from airflow_provider_cdc.engine.spark import parts
 
+GROUP = "spark.jobGroup.id"
 AWAITED = {ProtocolPoint.BEFORE_STATEMENT: "runs", ProtocolPoint.BEFORE_COMMIT: "finishes"}
 
 
@@ -79,9 +80,27 @@ def test_consumption_reports_what_it_planned_and_each_statement(
     tasks = [each.tasks for each in display.seen]
     assert any(each.done for each in tasks)
     assert all(each.done <= each.known for each in tasks)
-    assert not lab.spark.sparkContext.getJobTags()
+    assert lab.spark.sparkContext.getLocalProperty(GROUP) is None
     line = f"me: runs statement 2 of 2 on {lab.name('other')}: "
     assert any(found.startswith(line) for found in caplog.messages)
+
+
+def test_consumption_in_a_job_group_of_the_user_is_counted_and_keeps_it(
+    lab: StreamLab, display: Shown
+) -> None:
+    context = lab.spark.sparkContext
+    context.setJobGroup("mine", "a description")
+    try:
+        lab.sql("SELECT count(*) FROM {src}")
+        lab.consume(LOG, consumer="me", engine=lab.new_engine(display.wait))
+        assert context.getLocalProperty(GROUP) == "mine"
+        assert context.getLocalProperty("spark.job.description") == "a description"
+    finally:
+        context.setLocalProperty(GROUP, None)
+        context.setLocalProperty("spark.job.description", None)
+    counts = [each.tasks.known for each in display.seen]
+    assert counts[0] == 0
+    assert max(counts) > 0
 
 
 def test_consumption_that_fails_ends_its_display(three: StreamLab, display: Shown) -> None:

@@ -8,56 +8,72 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from ...consumption.ports import TaskCounter
 from ...core.work_progress import TaskCount
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql.connect.shell.progress import ProgressHandler
 
 _RUNNING = "RUNNING"
+_GROUP = "spark.jobGroup.id"
+_UNSET = cast("str", None)  # Spark's own setJobGroup passes it too
 
 
 def task_counter(spark: SparkSession) -> TaskCounter:
     """A counter for the calling thread, on a classic session or over Spark Connect."""
-    context = getattr(spark, "_sc", None)
-    return ConnectTaskCounter(spark) if context is None else TaggedTaskCounter(context)
+    if is_remote():
+        return ConnectTaskCounter(spark)
+    # The client of Spark Connect comes without this class. A process has one context.
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    return GroupTaskCounter(SparkContext.getOrCreate())
 
 
-class TaggedTaskCounter:
-    """Counts the tasks of the jobs that get a tag, by Spark's status tracker.
+class GroupTaskCounter:
+    """Counts the tasks of the jobs of one thread, by their group, with Spark's status tracker.
 
-    A tag does not replace the job group that the user may have set.
+    A thread that has a group keeps it, and its earlier jobs do not count.
     """
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._tag: str | None = None
+        self._group: str | None = None
+        self._is_own = False
+        self._earlier: frozenset[int] = frozenset()
         self._ended_jobs: dict[int, TaskCount] = {}
 
     def begin(self) -> None:
-        """Tag the jobs of this thread from now on, with a new tag."""
+        """Count the jobs of this thread from now on, and give them a group if they have none."""
         self.end()
-        tag = f"cdc-{uuid.uuid4().hex}"
-        self._context.addJobTag(tag)
-        self._tag = tag
+        group = self._context.getLocalProperty(_GROUP)
+        self._is_own = group is None
+        if group is None:
+            group = f"cdc-{uuid.uuid4().hex}"
+            self._context.setLocalProperty(_GROUP, group)
+        else:
+            self._earlier = frozenset(self._jobs_of(group))
+        self._group = group
 
     def end(self) -> None:
-        """Tag no more jobs."""
-        tag, self._tag = self._tag, None
-        if tag is not None:
-            self._context.removeJobTag(tag)
+        """Count no more, and take back a group of :meth:`begin`."""
+        if self._group is not None and self._is_own:
+            self._context.setLocalProperty(_GROUP, _UNSET)
+        self._group, self._earlier = None, frozenset()
 
     def counted(self) -> TaskCount:
         """The tasks so far of the stages that have begun. A stage that Spark skips never begins."""
-        tag = self._tag
-        if tag is None:
+        group, earlier = self._group, self._earlier
+        if group is None:
             return TaskCount()
-        of_context: Any = self._context
-        jobs = of_context._jsc.sc().statusTracker().getJobIdsForTag(tag)
+        jobs = (number for number in self._jobs_of(group) if number not in earlier)
         return sum(map(self._of_job, jobs), TaskCount())
+
+    def _jobs_of(self, group: str) -> list[int]:
+        return list(self._context.statusTracker().getJobIdsForGroup(group))
 
     def _of_job(self, number: int) -> TaskCount:
         if number in self._ended_jobs:
