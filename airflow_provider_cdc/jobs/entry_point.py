@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.engine.core.model.json_text import from_json
-from airflow_provider_cdc.jobs.answers import write_answer
+from airflow_provider_cdc.jobs.answers import sweep_answers, write_answer
 from airflow_provider_cdc.jobs.driver_lines import DriverFormatter
 from airflow_provider_cdc.jobs.model import Request
 from airflow_provider_cdc.jobs.requests import read_request
@@ -79,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.info("Spark %s runs the %s job", spark.version, request.job)
         answer = run(request, spark, storage_options)
         write_answer(request.state, answer, storage_options)
+        sweep_answers(request.state, storage_options)
     finally:
         spark.stop()
     return 1 if answer.error else 0
