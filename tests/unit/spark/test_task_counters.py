@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.engine.core.work_progress import TaskCount
-from airflow_provider_cdc.engine.spark.session.task_counters import task_counter
+from airflow_provider_cdc.engine.spark.session.task_counters import ConnectTaskCounter
 
 
 class Session:
@@ -41,7 +41,7 @@ def session() -> Session:
 
 @pytest.fixture
 def counter(session: Any) -> Any:
-    return task_counter(session)
+    return ConnectTaskCounter(session)
 
 
 def test_counter_sums_up_the_operations_of_its_step(session: Session, counter: Any) -> None:
