@@ -36,7 +36,7 @@ class TargetLines:
     """
 
     def __init__(self, state: str, files: Files) -> None:
-        self._state = state
+        self._own = f"{state.rstrip('/')}/"
         self._provenances = Provenances(files)
 
     def read(
@@ -64,7 +64,7 @@ class TargetLines:
             for each in () if outcome is None else outcome.statements:
                 known = newest.get(each.location)
                 is_older = known is not None and known.version >= each.target_version
-                if each.location and not is_older and not each.location.startswith(self._state):
+                if each.location and not is_older and not each.location.startswith(self._own):
                     newest[each.location] = _Written(
                         each.target, each.location, each.target_version
                     )

@@ -244,6 +244,15 @@ def test_target_that_no_consumption_wrote_since_is_not_read(
     assert held(site) == [("lake.copy", 0, [5])]
 
 
+@pytest.mark.parametrize(
+    ("folder", "is_shown"), [("state_of_sales/copy", True), ("state/results/r", False)]
+)
+def test_tables_of_the_state_folder_are_no_targets(site: Site, folder: str, is_shown: bool) -> None:
+    site.add("s")
+    consume(site, site.root / folder, 0, 5)
+    assert bool(held(site)) is is_shown
+
+
 def test_target_with_a_long_log_shows_its_newest_commits(site: Site) -> None:
     site.add("s")
     target = site.root / "copy"

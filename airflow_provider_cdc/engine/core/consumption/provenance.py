@@ -70,7 +70,7 @@ def _with_steps(known: Provenance, steps: Iterable[_Step]) -> Provenance:
             held, unknown = {}, []
         if step.is_unknown:
             unknown.append(step.version)
-        for taken in step.taken:
+        for taken in (each for each in step.taken if each.through > each.after):
             key = (taken.stream, taken.table_id)
             spans = held[key].spans if key in held else ()
             spans = with_span(spans, VersionSpan(taken.after, taken.through))

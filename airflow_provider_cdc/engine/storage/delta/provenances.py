@@ -38,7 +38,7 @@ class Provenances:
                 return provenance_of(target, log.commits(after=known.start - 1, through=wanted))
             except LogIncomplete:
                 continue  # Delta cleans the log up at the same time
-        raise _not_there(target, wanted, [])
+        raise _not_there(target, wanted, sorted(log.listing().commits))
 
     def newest(
         self, target: str, location: str, known: Provenance | None, *, at_first: int, later: int

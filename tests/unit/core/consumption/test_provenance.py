@@ -109,6 +109,12 @@ def test_provenance_after_a_skipped_range_has_a_gap(target: Target) -> None:
     assert target.spans() == [(-1, 5), (7, 9)]
 
 
+def test_provenance_of_an_empty_range_adds_nothing(target: Target) -> None:
+    target.consume(taken(5, 5))
+    assert target.spans() == []
+    assert provenance_of("t", target.commits).unknown_versions == ()
+
+
 def test_provenance_of_several_sources_has_each_of_them(target: Target) -> None:
     target.consume(taken(0, 1), taken(4, 6, "lines"))
 
