@@ -83,11 +83,18 @@ class DeltaRsWriter:
             mark = noted(None, taken)
             self._executed(text, transaction=Transaction(app_id, version), mark=mark)
 
-    def record(self, location: str, app_id: str, version: int) -> None:
+    def record(
+        self,
+        location: str,
+        app_id: str,
+        version: int,
+        taken: Sequence[TakenVersions] | None = None,
+    ) -> None:
         if self._is_recorded(location, app_id, version):
             return
         nothing = DeltaTable(location).to_pyarrow_table().slice(0, 0)
-        _commit(location, nothing, "append", transaction=Transaction(app_id, version))
+        mark = None if taken is None else noted(None, taken)
+        _commit(location, nothing, "append", transaction=Transaction(app_id, version), mark=mark)
 
     def restore(self, location: str, version: int, mark: str) -> None:
         restore(DeltaTable(location), version, mark)

@@ -119,11 +119,12 @@ class StreamMonitor:
         by_name = sorted(zip(streams, observations, strict=True), key=lambda each: each[0].name)
         for stream, seen in by_name:
             with _kept(failures, f"stream {stream.name}"):
+                checks = verifications.get(stream.stream_id, ())
                 if isinstance(seen, Exception):
                     if isinstance(stream, Stream):
-                        unanswered.append(_unanswered(stream, seen, self._clock()))
+                        known_of = _unanswered(stream, seen, self._clock())
+                        unanswered.append(replace(known_of, verifications=checks))
                     raise seen
-                checks = verifications.get(stream.stream_id, ())
                 observed.append(replace(seen, verifications=checks))
         for seen in observed:
             see(seen.status)

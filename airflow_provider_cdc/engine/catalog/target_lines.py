@@ -9,12 +9,17 @@ from ..core.errors import NotADeltaTable
 from ..core.model.stream import Stream
 from ..core.monitoring.status_snapshot import TargetLine
 from ..core.shown_values import without_credentials
-from ..storage.delta.provenances import Provenances
+from ..storage.delta.provenances import Provenances, ReadProvenance
 from ..storage.files.stores import Files
+from .bounded_map import bounded_map
 
 _FIRST_COMMITS = 20
 _LATER_COMMITS = 500
 _MOST_UNKNOWN = 100
+# Targets may be in a store that hangs, and the page waits for the snapshot.
+_AT_ONCE = 16
+_PATIENCE_SECONDS = 20
+_WITHIN_SECONDS = 45
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,11 @@ class _Written:
     target: str
     location: str
     version: int
+
+    @property
+    def shown(self) -> str:
+        """Its location without credentials."""
+        return without_credentials(self.location)
 
 
 class TargetLines:
@@ -45,17 +55,29 @@ class TargetLines:
         """A line for each target of the last consumption of each stream, sorted by name.
 
         :param known: the lines of the last snapshot, by their locations
-        :param omitted: gets the targets that cannot be read
+        :param omitted: gets the targets that cannot be read, or not in time
         """
-        found = []
+        lines, changed = [], []
         for written in self._written(streams):
-            shown = without_credentials(written.location)
-            line = known.get(shown)
-            if line is None or line.provenance.version < written.version:
-                line = self._line(written, shown, line, omitted)
-            if line is not None:
-                found.append(line)
-        return sorted(found, key=lambda line: line.target)
+            line = known.get(written.shown)
+            if line is not None and line.written_version == written.version:
+                lines.append(line)
+            else:
+                changed.append((written, line))
+        results = bounded_map(
+            lambda each: self._line(*each),
+            changed,
+            at_once=_AT_ONCE,
+            patience_seconds=_PATIENCE_SECONDS,
+            within_seconds=_WITHIN_SECONDS,
+        )
+        for (written, line), result in zip(changed, results, strict=True):
+            if isinstance(result, Exception):
+                omitted.append(f"the sources of target {written.target}: {type(result).__name__}")
+            found = line if isinstance(result, Exception) else result
+            if found is not None:
+                lines.append(found)
+        return sorted(lines, key=lambda line: line.target)
 
     def _written(self, streams: Iterable[Stream]) -> Iterable[_Written]:
         newest: dict[str, _Written] = {}
@@ -65,29 +87,30 @@ class TargetLines:
                 known = newest.get(each.location)
                 is_older = known is not None and known.version >= each.target_version
                 if each.location and not is_older and not each.location.startswith(self._own):
-                    newest[each.location] = _Written(
-                        each.target, each.location, each.target_version
-                    )
+                    target = without_credentials(each.target)
+                    newest[each.location] = _Written(target, each.location, each.target_version)
         return newest.values()
 
-    def _line(
-        self, written: _Written, shown: str, known: TargetLine | None, omitted: list[str]
-    ) -> TargetLine | None:
-        target = without_credentials(written.target)
+    def _line(self, written: _Written, known: TargetLine | None) -> TargetLine | None:
+        """The line of a target; ``None``: it was dropped, or its log holds no commit."""
+        before = None if known is None else ReadProvenance(known.provenance, known.fingerprint)
         try:
             found = self._provenances.newest(
-                target,
+                written.target,
                 written.location,
-                None if known is None else known.provenance,
+                before,
                 at_first=_FIRST_COMMITS,
                 later=_LATER_COMMITS,
             )
         except NotADeltaTable:
-            return None  # it was dropped
-        except Exception as error:
-            omitted.append(f"the sources of target {target}: {type(error).__name__}")
-            return known
+            return None
         if found is None:
             return None
-        newest = found.unknown_versions[-_MOST_UNKNOWN:]
-        return TargetLine(target, shown, replace(found, unknown_versions=newest))
+        newest = found.provenance.unknown_versions[-_MOST_UNKNOWN:]
+        return TargetLine(
+            written.target,
+            written.shown,
+            replace(found.provenance, unknown_versions=newest),
+            written.version,
+            found.fingerprint,
+        )

@@ -262,10 +262,9 @@ def _taken(
 
 def _is_whole(taken: TableRange, plan: ReadPlan) -> bool:
     """Whether a target has all rows of the source after it took this range."""
-    if plan.strategy is Strategy.COMPARISON:
-        # Healing a target does not move the offset.
-        return taken.through.version > taken.after_version
-    return plan.strategy is Strategy.INITIAL_ROWS
+    # Healing a target compares too, but only some rows, and it names no source.
+    is_recovered = plan.strategy is Strategy.COMPARISON and taken.source is not None
+    return is_recovered or plan.strategy is Strategy.INITIAL_ROWS
 
 
 def statement_failed(

@@ -65,9 +65,17 @@ class StatementWriter(Protocol):
         :param taken: what the statement takes of its sources, for the user metadata of the commit
         """
 
-    def record(self, location: str, app_id: str, version: int) -> None:
+    def record(
+        self,
+        location: str,
+        app_id: str,
+        version: int,
+        taken: Sequence[TakenVersions] | None = None,
+    ) -> None:
         """Commit the transaction ``version`` of ``app_id`` without changing a row; like
         :meth:`run`.
+
+        :param taken: as for :meth:`run`; ``None``: it is no statement
         """
 
     def restore(self, location: str, version: int, mark: str) -> None:

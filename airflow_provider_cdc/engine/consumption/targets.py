@@ -89,7 +89,7 @@ class Targets:
             if state.applied_version is None:
                 raise
             return state
-        return self._confirmed(consumption, planned)
+        return self._confirmed(consumption, planned, taken)
 
     def create(self, statement: Statement, views: Mapping[str, str], consumer: str) -> None:
         """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on. A
@@ -132,7 +132,12 @@ class Targets:
         except LogIncomplete:
             return False
 
-    def _confirmed(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
+    def _confirmed(
+        self,
+        consumption: Consumption,
+        planned: PlannedStatement,
+        taken: Sequence[TakenVersions],
+    ) -> StatementState:
         state = self.log.state(consumption, planned)
         if state.applied_version is not None:
             return state
@@ -140,9 +145,8 @@ class Targets:
             raise fenced_off(consumption)
         if planned.kind is StatementKind.DELETE and planned.rewritten_as is None:
             # A DELETE that matches no row makes no commit; an empty write records it instead.
-            self._writer.record(
-                planned.location, application_id(consumption, planned.index), APPLY_VERSION
-            )
+            app_id = application_id(consumption, planned.index)
+            self._writer.record(planned.location, app_id, APPLY_VERSION, taken)
             state = self.log.state(consumption, planned)
         if state.applied_version is None:
             if state.fenced:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from ..core.change_sets.read_plan import ReadPlan
 from ..core.model.consumption import Consumption, PlannedStatement
 from ..core.work_progress import TaskCount, WorkPlan, WorkProgress
-from ..storage.files.best_effort import log_failures
 from .ports import Display, TaskCounter
 
 log = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class Work:
             name="cdc-progress",
             daemon=True,
         )
-        with log_failures("showing the progress", logging.DEBUG):
+        with _optional("showing the progress"):
             self._counter = self._works.new_counter()
             watcher.start()
         try:
@@ -113,19 +112,19 @@ class Work:
 
     def _begin(self, step: str, *, is_statement: bool = False) -> None:
         if self._counter is not None:
-            with log_failures("counting tasks of Spark", logging.DEBUG):
+            with _optional("counting tasks of Spark"):
                 self._counter.begin()
         self._step_began = self._clock()
         self._found = replace(self._found, step=step, is_statement=is_statement)
 
     def _end(self) -> None:
         if self._counter is not None:
-            with log_failures("counting tasks of Spark", logging.DEBUG):
+            with _optional("counting tasks of Spark"):
                 self._counter.end()
         self._counter, self._is_shown = None, False
 
     def _watch(self, new_display: Callable[[], Display], ended: threading.Event) -> None:
-        with log_failures("showing the progress", logging.DEBUG):
+        with _optional("showing the progress"):
             display = new_display()
             wait = display.delay_seconds
             try:
@@ -134,3 +133,14 @@ class Work:
                     wait = display.every_seconds
             finally:
                 display.close()
+
+
+@contextmanager
+def _optional(what: str) -> Iterator[None]:
+    """Work whose failure must not reach the statement beside it. A timeout of the task, which is
+    no ``Exception``, does.
+    """
+    try:
+        yield
+    except Exception as error:
+        log.debug("Not done: %s: %s", what, error)

@@ -63,7 +63,9 @@ class TerminalDisplay:
         from rich.live import Live  # noqa: PLC0415
 
         console = self._console or Console(stderr=True, markup=False, highlight=False)
-        return Live(console=console, auto_refresh=False, transient=True)
+        # Output that goes to a file or a pipe stays there.
+        is_shown = sys.stdout is not None and sys.stdout.isatty()
+        return Live(console=console, auto_refresh=False, transient=True, redirect_stdout=is_shown)
 
     def _open(self, live: Live) -> bool:
         """Start ``live``, unless another bar has the terminal."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from scenes import DIM, LOG, NUMBERS
+from scenes import DIM, LOG, NUMBERS, TRACKED
 from stream_lab import StreamLab
 
 from airflow_provider_cdc.engine import InvalidRange, StatementFailed, TableNotFound
@@ -76,6 +77,24 @@ def test_provenance_of_a_target_with_all_rows_begins_at_the_first_version(lab: S
         transaction.write(transaction.stream("s").select("id", "v"), lab.path("made"))
     (through_all, through_s) = lab.engine.provenance(lab.path("made")).sources
     assert (through_all.stream, through_s.stream) == ("all", "s")
+
+
+def test_delete_that_matches_no_row_is_noted(lab: StreamLab) -> None:
+    lab.consume("DELETE FROM {log} WHERE id IN (SELECT id + 100 FROM s)")
+
+    assert held(lab, "log") == ["src 1"]
+
+
+def test_provenance_after_a_recovery_has_all_versions_of_the_new_source(lab: StreamLab) -> None:
+    lab.make("copy", "id INT, v STRING")
+    lab.consume("INSERT INTO {copy} SELECT id, v FROM s")
+    shutil.rmtree(lab.path("src"))
+    lab.make("src", "id INT, v STRING", "INSERT INTO {t} VALUES (7, 'new')", properties=TRACKED)
+    lab.engine.recover_stream("s", lab.path("copy"), "id", consumer="repair")
+
+    assert lab.rows("copy") == [(7, "new")]
+    _, found = lab.engine.provenance(lab.path("copy")).sources
+    assert str(*found.spans) == "0 to 1"
 
 
 def test_provenance_of_what_does_not_exist_is_refused(lab: StreamLab) -> None:

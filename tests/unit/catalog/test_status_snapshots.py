@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
 
-from airflow_provider_cdc.engine.catalog import snapshot_writer
+from airflow_provider_cdc.engine.catalog import snapshot_writer, target_lines
 from airflow_provider_cdc.engine.catalog.change_stream_catalog import ChangeStreamCatalog
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
@@ -29,12 +30,14 @@ from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.monitoring.conditions import Condition
 from airflow_provider_cdc.engine.core.monitoring.status_snapshot import StatusSnapshot, StreamLine
 from airflow_provider_cdc.engine.core.shown_values import without_credentials
+from airflow_provider_cdc.engine.core.verification.proof import VerificationState
 from airflow_provider_cdc.engine.storage.delta.provenances import Provenances
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 from airflow_provider_cdc.engine.storage.state.status_snapshots import StatusSnapshots
+from airflow_provider_cdc.engine.storage.state.verifications import Verifications
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 
@@ -118,6 +121,9 @@ def test_stream_whose_check_fails_is_shown_as_unreachable(
 ) -> None:
     site.add("s")
     site.add("hangs")
+    Verifications(str(site.state), Files()).save(
+        VerificationState("id of hangs", "lake.copy", None, 0, NOON, 0, 0)
+    )
     observe = StreamMonitor._observe
 
     def fail(self: StreamMonitor, stream: object, known: object) -> object:
@@ -135,6 +141,7 @@ def test_stream_whose_check_fails_is_shown_as_unreachable(
         ("s", Condition.CURRENT, None),
     ]
     assert found.lines[0].commits_behind is None
+    assert [check.target for check in found.lines[0].verifications] == ["lake.copy"]
 
 
 def test_monitor_whose_snapshot_fails_sends_its_alerts(
@@ -262,6 +269,35 @@ def test_target_with_a_long_log_shows_its_newest_commits(site: Site) -> None:
     (line,) = site.check().targets
     assert line.provenance.since_version == 11
     assert line.provenance.unknown_versions == tuple(range(11, 30))
+
+
+def test_target_that_was_made_again_begins_anew(site: Site) -> None:
+    site.add("s")
+    target = site.root / "copy"
+    for version, through in enumerate((5, 9)):
+        consume(site, target, version, through)
+    assert held(site) == [("lake.copy", 1, [9])]
+    shutil.rmtree(target)
+    site.now += MINUTE
+    for version, through in enumerate((2, 3)):
+        consume(site, target, version, through)
+        assert held(site) == [("lake.copy", version, [through])]
+
+
+def test_target_that_hangs_keeps_no_snapshot_waiting(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("s")
+    consume(site, site.root / "copy", 0, 5)
+    released = Event()
+    monkeypatch.setattr(Provenances, "newest", lambda *_, **__: released.wait(60))
+    monkeypatch.setattr(target_lines, "_WITHIN_SECONDS", 0.2)
+    found = site.check()
+    released.set()
+    assert (found.targets, found.omitted) == (
+        (),
+        ("the sources of target lake.copy: TimeoutError",),
+    )
 
 
 def test_target_that_was_dropped_is_not_shown(site: Site) -> None:

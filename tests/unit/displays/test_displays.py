@@ -174,3 +174,15 @@ def test_log_line_is_a_record_of_the_log_of_a_job(lines: logging.StreamHandler[A
     assert record is not None
     assert record["level"] == "INFO"
     assert record["text"] == f"{PROGRESS.headline}: {PROGRESS.details}"
+
+
+def test_bar_leaves_output_that_goes_to_a_file_alone(
+    terminal: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", file)
+    display = TerminalDisplay(terminal)
+    display.show(PROGRESS)
+    print("a row")
+    display.close()
+    assert file.getvalue() == "a row\n"

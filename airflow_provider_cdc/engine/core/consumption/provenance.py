@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ..delta.log_actions import Commit
+from ..delta.log_actions import Commit, DeletionVector
 from ..delta.tracking import replaces_all_rows
 from ..model.provenance import Provenance, SourceVersions, VersionSpan, with_span
 from .live_versions import LiveVersions, restored_version
 from .source_notes import TakenVersions, taken_by
 
 _RESTORE = "RESTORE"
+_ABSENT = object()
+_LOST = -1
+"""The version that a RESTORE brought back, if it is not known, or is before all commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,9 @@ def provenance_of(target: str, commits: Iterable[Commit]) -> Provenance:
     """
     steps, live, states = [], LiveVersions(), _States()
     for commit in commits:
-        live.follow(commit, states.restored_by(commit))
-        steps.append(_step(commit))
+        back_to = states.restored_by(commit)
+        live.follow(commit, back_to)
+        steps.append(replace(_step(commit), is_unknown=True) if back_to == _LOST else _step(commit))
     counted = live.up_to(live.newest)
     nothing = Provenance(target, steps[-1].version, steps[0].version, ())
     return _with_steps(nothing, (step for step in steps if step.version in counted))
@@ -59,7 +63,8 @@ def _step(commit: Commit) -> _Step:
     taken, is_whole = taken_by(commit), replaces_all_rows(commit)
     writes = commit.changes_data and commit.operation != _RESTORE
     only_removes = is_whole and not commit.adds
-    return _Step(commit.version, taken, is_whole, writes and not taken and not only_removes)
+    is_unknown = writes and taken is None and not only_removes
+    return _Step(commit.version, taken or (), is_whole, is_unknown)
 
 
 def _with_steps(known: Provenance, steps: Iterable[_Step]) -> Provenance:
@@ -88,22 +93,31 @@ class _States:
     def __init__(self) -> None:
         self._state = 0
         self._version_of: dict[int, int] = {}
+        self._added: dict[str, DeletionVector | None] = {}
 
     def restored_by(self, commit: Commit) -> int | None:
         """Take the next commit, and return the version that it brought back, if it is a RESTORE.
 
         A RESTORE to a time does not record the version. It is the newest earlier version with the
-        same files. A version before the first commit means: before all of them.
+        same files.
         """
-        before_all = commit.version - 1
         if not self._version_of:
-            self._version_of[self._state] = before_all
-        for file in (*commit.adds, *commit.removes):
-            self._state ^= hash((file.path, file.deletion_vector))
+            self._version_of[self._state] = commit.version - 1
+        for file in commit.removes:
+            self._change(file.path, file.deletion_vector)
+            self._added.pop(file.path, None)
+        for file in commit.adds:
+            # COMPUTE STATISTICS adds files again without removing them.
+            if self._added.get(file.path, _ABSENT) != file.deletion_vector:
+                self._change(file.path, file.deletion_vector)
+                self._added[file.path] = file.deletion_vector
         found = None
         if commit.operation == _RESTORE:
             found = restored_version(commit)
             if found is None:
-                found = self._version_of.get(self._state, min(self._version_of.values()))
+                found = self._version_of.get(self._state, _LOST)
         self._version_of[self._state] = commit.version
         return found
+
+    def _change(self, path: str, vector: DeletionVector | None) -> None:
+        self._state ^= hash((path, vector))

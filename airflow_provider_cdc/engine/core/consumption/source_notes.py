@@ -40,14 +40,12 @@ class _UserMetadata(msgspec.Struct, frozen=True):
 
 
 def noted(user_metadata: str | None, taken: Sequence[TakenVersions]) -> str | None:
-    """The user metadata of a commit that takes ``taken``.
+    """The user metadata of a statement's commit that takes ``taken``.
 
     :param user_metadata: what the user has set for each commit; ``None``: nothing
-    :returns: ``user_metadata`` itself if it is a text that cannot hold a note, or if nothing is
-        taken
+    :param taken: may be empty: the statement reads no stream
+    :returns: ``user_metadata`` itself if it is a text that cannot hold a note
     """
-    if not taken:
-        return user_metadata
     own = {} if not user_metadata else _object_in(user_metadata)
     if own is None or _KEY in own:
         return user_metadata
@@ -55,16 +53,16 @@ def noted(user_metadata: str | None, taken: Sequence[TakenVersions]) -> str | No
     return json.dumps(own | note, separators=(",", ":"))
 
 
-def taken_by(commit: Commit) -> tuple[TakenVersions, ...]:
-    """What the statement that wrote ``commit`` took of its sources; empty if the commit does not
-    say it, or if no statement of a consumption wrote it.
+def taken_by(commit: Commit) -> tuple[TakenVersions, ...] | None:
+    """What the statement that wrote ``commit`` took of its sources. ``None``: the commit does not
+    say it, or no statement of a consumption wrote it.
     """
     if commit.user_metadata is None or not is_applied(commit):
-        return ()
+        return None
     try:
         return msgspec.json.decode(commit.user_metadata, type=_UserMetadata).cdc.sources
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeEncodeError):
-        return ()
+        return None
 
 
 def _object_in(text: str) -> dict[str, object] | None:

@@ -109,12 +109,15 @@ class StreamLine:
 @dataclass(frozen=True, slots=True)
 class TargetLine:
     """Which versions of their sources a target holds. ``location`` has no credentials. Of the
-    versions that name no source, only the newest are kept.
+    versions that name no source, only the newest are kept. ``written_version`` is what the last
+    consumption wrote. ``fingerprint`` is that of the newest commit that was read.
     """
 
     target: str
     location: str
     provenance: Provenance
+    written_version: int
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)

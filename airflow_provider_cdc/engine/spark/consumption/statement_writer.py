@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
@@ -70,11 +71,18 @@ class SparkWriter:
         with idempotent_write(self._spark, app_id, version), sources_noted(self._spark, taken):
             self._spark.sql(text)
 
-    def record(self, location: str, app_id: str, version: int) -> None:
+    def record(
+        self,
+        location: str,
+        app_id: str,
+        version: int,
+        taken: Sequence[TakenVersions] | None = None,
+    ) -> None:
         """Commit the transaction ``version`` of ``app_id`` without changing a row."""
         table = f"delta.{quote(location)}"
         columns = ", ".join(quote(name) for name in self._writable_columns(location))
-        with idempotent_write(self._spark, app_id, version):
+        noted = nullcontext() if taken is None else sources_noted(self._spark, taken)
+        with idempotent_write(self._spark, app_id, version), noted:
             self._spark.sql(
                 f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {table} WHERE 1 = 0"
             )

@@ -4,6 +4,8 @@ Spark.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...core.consumption.provenance import provenance_of, with_commits
 from ...core.errors import InvalidRange
 from ...core.model.provenance import Provenance
@@ -11,6 +13,14 @@ from ..files.stores import Files
 from .delta_log import DeltaLog, LogIncomplete
 
 _TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProvenance:
+    """What was read of a target, and the fingerprint of the newest commit that was read."""
+
+    provenance: Provenance
+    fingerprint: str
 
 
 class Provenances:
@@ -41,31 +51,47 @@ class Provenances:
         raise _not_there(target, wanted, sorted(log.listing().commits))
 
     def newest(
-        self, target: str, location: str, known: Provenance | None, *, at_first: int, later: int
-    ) -> Provenance | None:
+        self,
+        target: str,
+        location: str,
+        known: ReadProvenance | None,
+        *,
+        at_first: int,
+        later: int,
+    ) -> ReadProvenance | None:
         """The provenance of a target at its newest version, by the commits since ``known``.
 
+        :param known: is left out if the target is another table now
         :param at_first: how many commits are read at most if nothing is known, or if there are more
             than ``later`` commits since; the result says from which version on
         :returns: ``None`` if the log holds no commit
         :raises NotADeltaTable: there is no Delta log
         """
         log = DeltaLog(location, self._files)
-        listing = log.listing(since=0 if known is None else known.version)
+        if known is not None and (found := _continued(log, known, later)) is not None:
+            return found
+        listing = log.listing()
         latest = listing.latest_version
-        if known is not None and known.version <= latest <= known.version + later:
-            try:
-                found = with_commits(known, log.commits(after=known.version, through=latest))
-            except LogIncomplete:
-                found = None
-            if found is not None:
-                return found
-            listing = log.listing()
-            latest = listing.latest_version
         commits = listing.unbroken(latest)[-at_first:]
         if not commits:
             return None
-        return provenance_of(target, log.commits(after=commits.start - 1, through=latest))
+        read = provenance_of(target, log.commits(after=commits.start - 1, through=latest))
+        return ReadProvenance(read, log.fingerprint(latest))
+
+
+def _continued(log: DeltaLog, known: ReadProvenance, most: int) -> ReadProvenance | None:
+    """``known`` with the commits since; ``None``: that is not possible."""
+    version = known.provenance.version
+    latest = log.listing(since=version).latest_version
+    if not version <= latest <= version + most:
+        return None
+    try:
+        if log.fingerprint(version) != known.fingerprint:
+            return None
+        found = with_commits(known.provenance, log.commits(after=version, through=latest))
+        return None if found is None else ReadProvenance(found, log.fingerprint(latest))
+    except LogIncomplete:
+        return None
 
 
 def _not_there(target: str, version: int, commits: list[int]) -> InvalidRange:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -226,16 +226,44 @@ def test_note_keeps_the_metadata_of_the_user(own: str | None, result: str) -> No
     assert str(noted(own, [taken(0, 1)])).startswith(result)
 
 
-@pytest.mark.parametrize("own", [None, "text", '{"run": 7}'])
-def test_note_of_nothing_changes_nothing(own: str | None) -> None:
-    assert noted(own, []) == own
+def test_statement_that_reads_no_stream_is_no_unknown_writer(target: Target) -> None:
+    target.consume(taken(0, 1))
+    target.consume()
+
+    found = provenance_of("t", target.commits)
+
+    assert taken_by(target.commits[-1]) == ()
+    assert (target.spans(), found.unknown_versions) == ([(0, 1)], ())
+
+
+def test_restore_to_a_time_is_found_after_files_were_added_again(target: Target) -> None:
+    target.consume(taken(0, 1))
+    target.consume(taken(1, 2))
+    again = target.commits[-1].adds
+    target.commit("COMPUTE STATS", now=target.files[-1], changes_data=False)
+    target.commits[-1] = replace(target.commits[-1], adds=again)
+    target.consume(taken(2, 3))
+    target.restore(1, by_time=True)
+
+    assert target.spans() == [(0, 1)]
+
+
+def test_restore_to_an_unknown_time_is_named(target: Target) -> None:
+    target.consume(taken(0, 1))
+    target.consume(taken(1, 2))
+    target.consume(taken(2, 3))
+    target.restore(0, by_time=True)
+
+    found = provenance_of("t", target.commits[2:])
+
+    assert (found.sources, found.unknown_versions) == ((), (4,))
 
 
 @pytest.mark.parametrize("text", ["{", "7", '{"cdc": 1}', '{"cdc": {"sources": [{}]}}', "\ud800"])
 def test_note_that_cannot_be_read_is_no_note(target: Target, text: str) -> None:
     target.commit(note=text, is_own=True)
 
-    assert taken_by(target.commits[-1]) == ()
+    assert taken_by(target.commits[-1]) is None
     assert provenance_of("t", target.commits).unknown_versions == (1,)
 
 
