@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -113,11 +113,9 @@ def _sources(state: str, storage_options: Mapping[str, Any]) -> Finding:
     if not broken:
         return Finding("sources", f"all {counted(len(statuses), 'stream')} can be read")
     reasons = [str(status.invalid_reason).partition(". Cause: ")[0] for status in broken]
-    shown = "; ".join(reasons[:_SHOWN_PROBLEMS])
-    more = "; ..." if len(reasons) > _SHOWN_PROBLEMS else ""
     return Finding(
         "sources",
-        f"{counted(len(broken), 'stream')} of {len(statuses)} cannot be read: {shown}{more}",
+        f"{counted(len(broken), 'stream')} of {len(statuses)} cannot be read: {_some(reasons)}",
         "describe each of them: its invalid_reason says what to do",
     )
 
@@ -147,14 +145,18 @@ def _row_tracking(state: str, storage_options: Mapping[str, Any]) -> Finding:
     if not untracked:
         return Finding(subject, f"is on in {counted(len(tracked), 'table')} that streams read")
     shown = [f"{place[1]} (read by {', '.join(readers[place])})" for place in untracked]
-    more = "; ..." if len(shown) > _SHOWN_PROBLEMS else ""
     return Finding(
         subject,
-        f"is off in {counted(len(untracked), 'table')} of {len(tracked)}:"
-        f" {'; '.join(shown[:_SHOWN_PROBLEMS])}{more}",
+        f"is off in {counted(len(untracked), 'table')} of {len(tracked)}: {_some(shown)}",
         "switch it on with the operator EnableChangeTracking or engine.enable_change_tracking, then"
         " do what the invalid_reason of each of these streams says",
     )
+
+
+def _some(problems: Sequence[str]) -> str:
+    """The first of ``problems`` in one text."""
+    more = ["..."] if len(problems) > _SHOWN_PROBLEMS else []
+    return "; ".join([*problems[:_SHOWN_PROBLEMS], *more])
 
 
 def _monitor(state: str, files: Files) -> Finding:

@@ -102,8 +102,8 @@ def create(
     """Create a stream on a table, a view or a folder of files. It starts Spark on this machine."""
     with plain_errors():
         spec = stream_spec(name, given)
-        if spec.or_replace and not yes:
-            typer.confirm(f"replace stream {name}?", abort=True)
+        if spec.or_replace:
+            _confirm("replace", name, is_confirmed=yes)
         stream = existing_stream(_catalog(state, storage_options, principal), spec)
         stream = stream or _on_spark(
             state,
@@ -181,8 +181,7 @@ def rewind(
     """
     with plain_errors():
         task = rewind_task(_catalog(state, storage_options, principal), name, to)
-        if not yes:
-            typer.confirm(f"rewind stream {name}?", abort=True)
+        _confirm("rewind", name, is_confirmed=yes)
         point = point_of(task.to)
         assert point is not None  # the task holds a point
         stream = _on_spark(
@@ -215,11 +214,16 @@ def _move(
     is_confirmed: bool,
 ) -> None:
     """Advance or drop a stream, after a confirmation, and print what was done."""
-    if not is_confirmed:
-        typer.confirm(f"{act} stream {name}?", abort=True)
+    _confirm(act, name, is_confirmed=is_confirmed)
     with plain_errors():
         catalog = _catalog(state, storage_options, principal)
         typer.echo(json.dumps(moved_line(catalog, act, name)))
+
+
+def _confirm(act: str, name: str, *, is_confirmed: bool) -> None:
+    """Ask whether to do ``act``; without a yes, the command ends."""
+    if not is_confirmed:
+        typer.confirm(f"{act} stream {name}?", abort=True)
 
 
 def spark_findings(state: str, storage_options: str) -> Iterator[Finding]:
