@@ -198,8 +198,7 @@ class StreamMonitor:
 
 def _unanswered(stream: Stream, error: Exception, now: datetime) -> Observation:
     """What is known of a stream whose source did not answer."""
-    status = unanswered_status(stream, f"{type(error).__name__}: {error}", now)
-    return Observation(status, stream, stream.upsert_table)
+    return Observation(unanswered_status(stream, error, now), stream, stream.upsert_table)
 
 
 @contextmanager

@@ -254,14 +254,15 @@ def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> Strea
     try:
         return status_of(stream, sources, now)
     except Exception as error:
-        return unanswered_status(stream, f"{type(error).__name__}: {error}", now)
+        return unanswered_status(stream, error, now)
 
 
-def unanswered_status(stream: Stream, reason: str, now: datetime) -> StreamStatus:
+def unanswered_status(stream: Stream, error: Exception, now: datetime) -> StreamStatus:
     """The status of a stream whose source did not answer. It does not count as stale.
 
-    :param reason: why not
+    :param error: what the read of its source raised
     """
+    reason = f"{type(error).__name__}: {error}"
     bases = [_status_of_span(each, None, reason, now) for each in stream.by_base()]
     return replace(_status(stream, bases, now), stale=False)
 
